@@ -1,18 +1,18 @@
-// Package abuse attacks HTTP servers in the ways that have brought servers down, and measures how a polite client is served meanwhile.
-// It speaks HTTP/2's frames, HTTP/1.1's bytes and TLS's records, so any server can be its target. Its command, cmd, attacks the server at an
-// address.
+// Package abuse attacks HTTP servers in ways that have brought servers down, and measures how well a polite client is served during the
+// attack. It writes raw frames, HTTP/1.1 messages and TLS records, so any server can be its target. Its command, cmd, attacks the server at
+// an address.
 //
-// Some attacks need these paths. Site serves them by net/http:
+// Some attacks need these paths. Site serves them for net/http's server:
 //
-//	/         what the polite client of HTTP/2 gets: any answer with 200 that is always the same
+//	/         requested by the polite client of HTTP/2: a 200 whose body is always the same
 //	/quick    a small answer
 //	/large    an answer of a megabyte
-//	/wait5ms  an answer after 5 ms, by a handler that doesn't notice when its client has gone
-//	/wait1s   the same after a second
+//	/wait5ms  an answer after 5 ms, from a handler that doesn't notice if its client disconnects
+//	/wait1s   as /wait5ms, but after a second
 //	/body     an answer once the request's body has been read
-//	/stream   an endless answer, written as the client takes it
+//	/stream   an endless answer, written as fast as the client reads it
 //	/file     a file of 16 MB
-//	/calls    how many calls the paths but / have had, and how many of them ran at once since the last request for /calls
+//	/calls    the number of calls of all paths but / and /calls, and how many of them ran at once since the last request for /calls
 package abuse
 
 import (
@@ -25,15 +25,15 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// Want says how a good server reacts to an attack.
+// Want says how a server should react to an attack.
 type Want int
 
 const (
-	// Ends: the server itself ends each connection.
+	// Ends: the server ends each connection because of what the attacker sends.
 	Ends Want = iota
-	// TimesOut: the server ends each connection, or the streams or messages begun there, by a time-out or because the client is too slow.
+	// TimesOut: the server ends each connection, or the streams or messages begun there, when a time-out expires or because the client is too slow.
 	TimesOut
-	// Bounded: the server may serve the attacker for ever, as long as its memory doesn't keep growing.
+	// Bounded: the server may serve the attacker for ever, if the server's memory doesn't keep growing.
 	Bounded
 	// Served: this isn't an attack. The server answers everything with 200.
 	Served
@@ -47,7 +47,7 @@ func (w Want) String() string {
 // Attack is a way to harm a server.
 type Attack struct {
 	Name string
-	// About says what is attacked, and the attack's well-known name.
+	// About describes the attack, with its well-known name if it has one.
 	About string
 	Want  Want
 	// Conns is the number of simultaneous connections of the attack. When the server ends one, a new one replaces it after Pause.
@@ -57,14 +57,14 @@ type Attack struct {
 	// Growth is how many more bytes of memory a server may hold because of the attack.
 	Growth int64
 
-	// Client is the polite client that uses the server meanwhile.
+	// Client is the polite client that uses the server during the attack.
 	Client Client
 	// Bare says that the attack itself writes TLS records, so its connections are plain TCP.
 	Bare bool
 
 	manner manner
-	run    func(*conn) // speaks HTTP/2 until the connection is over, or the server has ended all streams
-	plain  func(*raw)  // speaks HTTP/1.1 or TLS's records until the connection is over; nil for an attack by HTTP/2
+	run    func(*conn) // speaks HTTP/2 until the connection or all its streams have ended
+	plain  func(*raw)  // sends HTTP/1.1 or TLS records until the connection has ended; nil for an attack over HTTP/2
 }
 
 // Client is a kind of polite client.
@@ -73,9 +73,9 @@ type Client int
 const (
 	// HTTP2 sends GET for / over few connections.
 	HTTP2 Client = iota
-	// Posts sends bodies of 64 KB to /body by HTTP/1.1, over kept-alive connections.
+	// Posts sends bodies of 64 KB to /body over keep-alive connections of HTTP/1.1.
 	Posts
-	// Handshakes sends each GET for / by HTTP/1.1 on a connection of its own, over TLS.
+	// Handshakes sends each GET for / on a new TLS connection, over HTTP/1.1.
 	Handshakes
 )
 
@@ -97,19 +97,19 @@ type Figure struct {
 	Time    time.Duration
 	Conns   int            // connections that were opened
 	Undone  int            // dials that failed
-	Frames  int            // frames that were sent; the sockets' buffers may hold some hundred kilobytes that the server hasn't read
+	Frames  int            // frames that were sent, some of which the server may not have read: socket buffers hold some hundred kilobytes
 	Streams int            // opened
 	Answers int            // with any status
 	Resets  map[string]int // RST_STREAM received, by code
 	Pings   int            // PINGs that the server has answered
 	// MaxStreams is the server's SETTINGS_MAX_CONCURRENT_STREAMS, 0 for none.
 	MaxStreams int
-	// Ended counts, by the kind of end, the connections that the server has ended, or on which it has ended all streams.
+	// Ended counts, by the kind of end, the connections that the server has ended, or on which the server has ended all streams.
 	Ended map[string]int
 	// Endless counts the attackers that have never lost a connection.
 	Endless int
-	// Longest is the longest time that the server took to end a connection, or the streams begun there. LongestFrames counts the frames
-	// that were sent until then. With GOAWAY, the connection counts as ended when that arrives.
+	// Longest is the longest time that the server took to end a connection, or the streams begun there. LongestFrames counts the frames that
+	// were sent on this connection. If the server sends GOAWAY, the connection counts as ended when the GOAWAY arrives.
 	LongestFrames int
 	Longest       time.Duration
 	// NotOK counts answers whose status isn't 200.
@@ -137,7 +137,7 @@ func (a *Attack) Run(ctx context.Context, dial func() (net.Conn, error)) Figure 
 	return sum.Figure
 }
 
-// attack attacks by one connection after the other, and reports whether one has been ended.
+// attack runs the attack over one connection after the other, and reports whether the server has ended any.
 func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum *summing) (ended bool) {
 	for ctx.Err() == nil {
 		if nc, err := dial(); err != nil {
@@ -156,7 +156,7 @@ func (a *Attack) attack(ctx context.Context, dial func() (net.Conn, error), sum 
 	return ended
 }
 
-// attackBy attacks by one connection, and reports whether the server has ended it.
+// attackBy runs the attack over nc, and reports whether the server has ended this connection.
 func (a *Attack) attackBy(ctx context.Context, nc net.Conn, sum *summing) bool {
 	if a.plain != nil {
 		return sum.addRaw(runRaw(ctx, nc, a.plain))
@@ -164,7 +164,7 @@ func (a *Attack) attackBy(ctx context.Context, nc net.Conn, sum *summing) bool {
 	c := newConn(ctx, nc, a.manner)
 	a.run(c)
 	if ctx.Err() == nil && !c.finished() {
-		// Nothing can be sent any more, and the reading goroutine is about to get the error.
+		// Sending has failed, so the reading goroutine is about to get an error, too.
 		c.wait()
 	}
 	c.close()
@@ -183,7 +183,7 @@ func (s *summing) failed() {
 	s.Undone++
 }
 
-// add adds a connection that is over, and reports whether the server has ended it.
+// add adds the counts of a connection that has ended, and reports whether the server has ended it.
 func (s *summing) add(c *conn) bool {
 	by, after, frames := c.ending()
 	s.mu.Lock()
@@ -205,7 +205,7 @@ func (s *summing) add(c *conn) bool {
 	return s.endedLocked(by, after, frames)
 }
 
-// endedLocked counts the end of a connection, if by says how the server has ended it.
+// endedLocked counts the end of a connection. An empty by means that the server hasn't ended the connection.
 func (s *summing) endedLocked(by string, after time.Duration, frames int) bool {
 	if by == "" {
 		return false
@@ -220,7 +220,7 @@ func (s *summing) endedLocked(by string, after time.Duration, frames int) bool {
 // Judge returns what is wrong with the server's reaction to the attack, "" if nothing is. timeouts says that the attack has lasted longer
 // than the server's time-outs.
 func (a *Attack) Judge(f *Figure, timeouts bool) string {
-	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // a server may limit the number of requests of a connection
+	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // no complaint: a server may limit the number of requests on a connection
 	for _, n := range f.Ended {
 		ended += n
 	}

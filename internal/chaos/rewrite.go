@@ -15,17 +15,17 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// pausePackage is imported by the rewritten files, under the name pauseName.
+// The rewritten files import pausePackage under the name pauseName.
 const (
 	pausePackage = gotool.Filo + "/internal/chaos/pause"
 	pauseName    = "chaospause"
 )
 
-// sites are the files, lines and functions of all rewritten statements, by number.
+// sites has the file, line and function of each rewritten statement. Its index is the statement's number.
 type sites []string
 
-// rewritten lists those packages of the program at a path whose goroutines share memory: filo's root, and the packages below it that use
-// locks, atomics or channels. Test tools are left alone.
+// rewritten lists the files of those packages in the program whose goroutines share memory: filo's root package, and the packages below it
+// that import sync, sync/atomic or internal/race. It skips the packages in spared.
 func rewritten(repository, program string) (files []string, err error) {
 	out, err := gotool.Output(repository, "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports", program)
 	if err != nil {
@@ -55,12 +55,12 @@ func rewritten(repository, program string) (files []string, err error) {
 	return files, nil
 }
 
-// spared are the packages of the program itself, and those that the pauses would only slow down.
+// spared lists the packages that get no pauses: those of the test program itself, and those in which pauses would only cost time.
 var spared = []string{
 	"internal/soak", "internal/soak/kit", "internal/conformance", "internal/filotest", "internal/mwtest", "servertest", "internal/chaos/pause", "internal/race",
 }
 
-// writeOverlay rewrites the files into dir, and returns the name of the file for the go command's -overlay.
+// writeOverlay writes the rewritten files to dir, and returns the name of the file for the go command's flag -overlay.
 func writeOverlay(dir string, files []string) (overlay string, all sites, err error) {
 	replace := map[string]string{}
 	for i, name := range files {
@@ -86,13 +86,13 @@ func writeOverlay(dir string, files []string) (overlay string, all sites, err er
 	return overlay, all, os.WriteFile(overlay, b, 0o644)
 }
 
-// An insertion is text that is put into a file.
+// An insertion is text to insert into a file.
 type insertion struct {
 	at   int // an offset
 	text string
 }
 
-// rewrite puts a pause before each statement of a file, and makes the file get the time from package pause. All lines keep their numbers.
+// rewrite inserts a pause before each statement of a file, and replaces time.Now with package pause's Now. Line numbers don't change.
 func rewrite(name string, source []byte, all *sites) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -124,12 +124,12 @@ func rewrite(name string, source []byte, all *sites) ([]byte, error) {
 	}
 	out.Write(source[from:])
 	if r.asksTime {
-		out.WriteString("\nvar _ = time.Now\n") // the import may no longer be used
+		out.WriteString("\nvar _ = time.Now\n") // otherwise the import might be unused
 	}
 	return out.Bytes(), nil
 }
 
-// comments returns a comment's text with its directives, which Text leaves out.
+// comments returns a comment's text including directives, which the method Text omits.
 func comments(group *ast.CommentGroup) string {
 	var all strings.Builder
 	for _, each := range group.List {
@@ -168,7 +168,7 @@ func (r *rewriter) visit(n ast.Node) bool {
 	return true
 }
 
-// before puts a pause before each statement of a list. (Blocks of a switch or a select have only clauses.)
+// before inserts a pause before each statement of a list, but not before the clauses of a switch or a select.
 func (r *rewriter) before(list []ast.Stmt) {
 	for _, statement := range list {
 		switch statement.(type) {

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// each is how many requests a client sends at once by each protocol.
+// each is how many requests a client sends concurrently over each protocol.
 const each = 6
 
-// body is what clients upload.
+// body is the content that clients upload.
 var body = bytes.Repeat([]byte("0123456789abcdef"), 200<<10/16)
 
-// runGo uses the server by Go's client: by HTTP/1.1, by HTTP/2 over TLS, and by HTTP/2 without TLS.
+// runGo uses the server with Go's client: over HTTP/1.1, over HTTP/2 with TLS, and over HTTP/2 without TLS.
 func runGo(r *running) (result, error) {
 	authority, err := os.ReadFile(r.authority)
 	if err != nil {
@@ -68,7 +68,7 @@ type goClient struct {
 	client http.Client
 }
 
-// goRequests are what a client sends in turn.
+// goRequests are the requests that a client sends in turn.
 var goRequests = []struct {
 	name string
 	send func(*goClient) error
@@ -91,7 +91,7 @@ var goRequests = []struct {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()
 		if err := c.ask(ctx, http.MethodGet, "/slow", nil, 200, "*"); !errors.Is(err, context.DeadlineExceeded) {
-			return err // nil: this process was too late to cancel
+			return err // nil: the answer has arrived before the cancellation
 		}
 		return nil
 	}},
@@ -110,7 +110,7 @@ func (c *goClient) get(path string) error {
 	return c.ask(context.Background(), http.MethodGet, path, nil, 200, text[:sizes[path]])
 }
 
-// ask sends a request and checks its answer. "*" is any text.
+// ask sends a request, and checks the status and body of its answer. If want is "*", any body is accepted.
 func (c *goClient) ask(ctx context.Context, method, path string, body io.Reader, status int, want string) error {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *goClient) ask(ctx context.Context, method, path string, body io.Reader,
 	}
 	defer answer.Body.Close()
 	var got strings.Builder
-	buffer := make([]byte, 4<<10) // Go's client opens the window again for each 4 KB that are read
+	buffer := make([]byte, 4<<10) // Go's HTTP/2 client sends WINDOW_UPDATE for each 4 KB that are read
 	if _, err = io.CopyBuffer(struct{ io.Writer }{&got}, answer.Body, buffer); err != nil {
 		return err
 	}

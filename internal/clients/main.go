@@ -1,9 +1,8 @@
-// Command clients lets widely used HTTP clients use a filo server in the way that each of them usually does: Go's, curl, Node's, Java's and
-// gRPC's. It prints the requests of each client, and exits with 1 if one of them has seen a failure, or if the server has refused a
-// request.
+// Command clients runs widely used HTTP clients against a filo server, each in its typical way: Go's, curl, Node's, Java's and gRPC's. It
+// prints the number of requests of each client. It exits with 1 if a request of a client has failed, or if the server has refused a request.
 //
-// The server runs in this process, the clients in others. A client whose program the machine lacks is skipped. gRPC's is built in a
-// temporary module, since this one doesn't need gRPC.
+// The server runs in this process, the clients run in others. A client whose program isn't installed is skipped. gRPC's client is built in a
+// temporary module, so that this module doesn't depend on gRPC.
 package main
 
 import (
@@ -38,7 +37,7 @@ func (r *result) failed(format string, args ...any) {
 	r.First = cmp.Or(r.First, fmt.Sprintf(format, args...))
 }
 
-// running is a server, and how clients reach it.
+// running is a running server, with the data that clients need to connect to it.
 type running struct {
 	server     *filo.Server
 	plain, tls string // URLs
@@ -48,7 +47,7 @@ type running struct {
 	driver     filo.Driver
 }
 
-// clients are the clients that can be run, by name.
+// clients lists all clients by name.
 var clients = []struct {
 	name string
 	run  func(*running) (result, error)
@@ -56,7 +55,7 @@ var clients = []struct {
 	{"go", runGo}, {"curl", runCurl}, {"node", runNode}, {"java", runJava}, {"grpc", runGRPC},
 }
 
-// errMissing says that the machine lacks a client.
+// errMissing says that the program of a client isn't installed.
 var errMissing = errors.New("isn't installed")
 
 func main() {

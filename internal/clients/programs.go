@@ -31,7 +31,7 @@ func (r *running) write(name string, program []byte) (string, error) {
 	return name, os.WriteFile(name, program, 0o600)
 }
 
-// runNode uses the server by Node's fetch, its http with an Agent that keeps connections, and its http2.
+// runNode uses the server with Node's fetch, its module http with a keep-alive Agent, and its module http2.
 func runNode(r *running) (figure result, err error) {
 	name, err := r.write("client.mjs", nodeProgram)
 	if err != nil {
@@ -40,7 +40,7 @@ func runNode(r *running) (figure result, err error) {
 	return r.program("node", name, r.plain, r.tls, fmt.Sprint(r.duration.Milliseconds()))
 }
 
-// runJava uses the server by Java's HttpClient: by HTTP/2 over TLS, and without TLS, where it first requests an upgrade to HTTP/2.
+// runJava uses the server with Java's HttpClient: over HTTP/2 with TLS, and without TLS, where the client first requests an upgrade to HTTP/2.
 func runJava(r *running) (figure result, err error) {
 	name, err := r.write("Client.java", javaProgram)
 	if err != nil {
@@ -49,7 +49,7 @@ func runJava(r *running) (figure result, err error) {
 	return r.program("java", name, r.plain, r.tls, fmt.Sprint(r.duration.Milliseconds()), r.authority)
 }
 
-// grpcVersion is the version of gRPC whose client and interoperability tests are run.
+// grpcVersion is the version of grpc-go whose client and interoperability tests run.
 const grpcVersion = "v1.85.0"
 
 // runGRPC builds a gRPC server on filo together with gRPC's own client, and runs the calls of gRPC's interoperability tests.
@@ -79,7 +79,8 @@ func runGRPC(r *running) (figure result, err error) {
 	return r.program(filepath.Join(dir, "grpcclient"), r.duration.String(), string(rune('0'+int(r.driver))))
 }
 
-// curlCalls are the arguments of curl's calls, in turn. FILE stands for a file of 200 KB, TLS and PLAIN for the server.
+// curlCalls are the arguments with which curl is called in turn. FILE stands for the name of a file of 200 KB. TLS and PLAIN stand for the
+// server's URLs.
 var curlCalls = []string{
 	"--http1.1 PLAIN/small PLAIN/medium PLAIN/large",
 	"--http1.1 TLS/small TLS/medium TLS/large",
@@ -102,7 +103,7 @@ var curlCalls = []string{
 	"--http2 --data-binary @FILE TLS/early",
 }
 
-// runCurl uses the server by one process of curl after the other.
+// runCurl runs one process of curl after the other.
 func runCurl(r *running) (figure result, err error) {
 	path, err := exec.LookPath("curl")
 	if err != nil {

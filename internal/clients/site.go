@@ -18,7 +18,7 @@ var text = strings.Repeat("0123456789abcdef", 64<<10)
 //
 //	/small, /medium, /large  13 bytes, 64 KB, 1 MB
 //	/slow                    13 bytes after 20 ms
-//	/body                    the number of the request body's bytes
+//	/body                    the length of the request's body
 //	/events                  ten events, one every 5 ms
 //	/early                   401 without reading the body
 func site(c *filo.Ctx) error {

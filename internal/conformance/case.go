@@ -1,10 +1,9 @@
-// Package conformance tests a server against the RFCs with a table of raw requests, each beside the sentence that decides its answer. It
-// sends them whole, pipelined and cut at every byte.
+// Package conformance tests a server against the RFCs. Its table pairs each raw request with the RFC's sentence that decides the answer. Each
+// request is sent whole, pipelined with another request, and cut in two at every byte.
 //
-// The server under test has the routes of examples/echo: GET /hello answers
-// "Hello, World!" as text/plain, POST /echo answers the request's body whatever its
-// size, GET / answers a page of HTML, OPTIONS * answers 204, other methods at these
-// paths get 405 and other paths 404.
+// The server under test has the routes of examples/echo: GET /hello answers "Hello, World!" as text/plain, POST /echo answers with the
+// request's body, whatever its size, GET / answers with a page of HTML, OPTIONS * answers 204, other methods at these paths get 405 and other
+// paths 404.
 package conformance
 
 import (
@@ -12,20 +11,20 @@ import (
 	"slices"
 )
 
-// A Case is the bytes of one connection and the expected answers.
+// A Case holds the bytes that a client sends on one connection, and the expected answers.
 type Case struct {
 	Name string // unique; topic/case
 
-	// RFC is the document and section that decides, such as "9112 2.2", and Sentence is its text. Where a server may choose, the sentence
-	// says what filo has chosen: see IsRequired.
+	// RFC names the document and section that decide the answer, such as "9112 2.2", and Sentence quotes the section. Where the RFC leaves a
+	// choice, the sentence also says what filo has chosen: see IsRequired.
 	RFC, Sentence string
 
-	// Raw is sent first. After100 is sent once a 100 has arrived, which is then required.
+	// Raw is sent first. If After100 isn't empty, a 100 must arrive, and After100 is sent then.
 	Raw, After100 string
 
 	HalfClose bool // the client closes its writing half after Raw
-	May100    bool // a 100 may come or not: it depends on how the bytes arrive
-	// Late says that the client sends more after a request that closes: the server answers bytes after the end with a reset.
+	May100    bool // a 100 is allowed, not required: whether the server sends one depends on how the bytes arrive
+	// Late says that the client sends more bytes after a request that ends the connection. The server may answer those bytes with a TCP reset.
 	Late bool
 	Want []Answer
 	Then Then
@@ -34,8 +33,8 @@ type Case struct {
 // An Answer describes an expected final response.
 type Answer struct {
 	Status int
-	Or     int     // another status that is also right; 0: none
-	Head   bool    // the answer to a HEAD: no body, whatever the fields say
+	Or     int     // another status that is accepted; 0: none
+	Head   bool    // this answers a HEAD request: it has no body, even if its fields announce one
 	Body   string  // "": any; Empty: none
 	Header []Field // fields that must be present
 }
@@ -43,18 +42,18 @@ type Answer struct {
 // Empty is the Body of an answer that must have none.
 const Empty = "\x00"
 
-// A Field is an expected header field. In Connection, Value is an element of the list. In other fields it is the whole value, "" stands for
-// any value, and a Value that ends in * is a prefix.
+// A Field is an expected header field. In a Connection field, Value is one element of the list. In other fields, Value is the whole value, ""
+// matches any value, and a Value that ends in * is a prefix.
 type Field struct{ Name, Value string }
 
 // Then says what happens to the connection after the last answer.
 type Then int
 
 const (
-	Open           Then = iota // it stays open, and the next request is answered
-	Closes                     // it is closed, and the last answer says Connection: close
-	ClosesSilently             // it is closed; the last answer may say so
-	Either                     // it stays open, or is closed
+	Open           Then = iota // the connection stays open, and the next request is answered
+	Closes                     // the server closes it, and the last answer says Connection: close
+	ClosesSilently             // the server closes it, and the last answer need not announce that
+	Either                     // the server keeps it open, or closes it
 )
 
 // Table returns all cases.
@@ -76,7 +75,7 @@ func Seeds() [][]byte {
 	return seeds
 }
 
-// A request is the part of a Case in which the cases of a group differ.
+// A request holds the fields in which the cases of a group differ.
 type request struct{ name, raw string }
 
 // each returns a case for every request. The request's name follows the group's.
@@ -90,13 +89,13 @@ func each(group Case, requests []request) []Case {
 	return cases
 }
 
-// The heads that most cases begin with.
+// Most cases begin with one of these heads, which have no final empty line.
 const (
 	get  = "GET /hello HTTP/1.1\r\nHost: a\r\n"
 	post = "POST /echo HTTP/1.1\r\nHost: a\r\n"
 )
 
-// get200 is a plain request that follows another one.
+// get200 is a complete request, which gets a 200. Cases append it to another request.
 const get200 = get + "\r\n"
 
 func hello() Answer {
@@ -132,12 +131,12 @@ func saying(a Answer, name, value string) Answer {
 
 func answers(a ...Answer) []Answer { return a }
 
-// refused is the group of requests that get status and then no further answer.
+// refused returns a group whose requests get this status, after which the server closes the connection.
 func refused(code int, name, rfc, sentence string) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: answers(status(code)), Then: Closes}
 }
 
-// accepted is the group of requests that get these answers, with the connection left open.
+// accepted returns a group whose requests get these answers, after which the connection stays open.
 func accepted(name, rfc, sentence string, want ...Answer) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: want, Then: Open}
 }

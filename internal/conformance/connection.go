@@ -7,13 +7,13 @@ const (
 	http10    = "If the received protocol is HTTP/1.0 and the keep-alive connection option is present, the connection persists; otherwise it closes after the response."
 )
 
-// late is a case whose client continues to send after a request that closes.
+// late marks a case whose client continues to send after a request that ends the connection.
 func late(c Case) Case {
 	c.Late = true
 	return c
 }
 
-// closing is the group of requests that are answered and after which the connection closes.
+// closing returns a group whose requests get the answer want, after which the server closes the connection.
 func closing(name, rfc, sentence string, want Answer) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: answers(saying(want, "Connection", "close")), Then: Closes}
 }

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// CutAll is the length of the longest request that is cut in two at every byte. Longer requests, which are long only to reach a limit,
-	// are cut at every byte near their ends and at some in between.
+	// CutAll is the length of the longest request that is cut in two at every byte. A longer request is long only to reach a limit: it is cut
+	// at every byte near its beginning and its end, and at some bytes in between.
 	CutAll   = 400
 	cutEnds  = 120
 	cutsElse = 60
 
-	// cutPause is how long a socket gets to deliver one part before the next is sent. After too short a pause the server may read both
-	// parts at once, which no correct server fails for.
+	// cutPause is the time between the two parts of a cut request. If the pause is too short, the server may read both parts at once. A
+	// correct server still passes then, so the pause can't cause a false failure.
 	cutPause = time.Millisecond
 )
 
-// Cuts returns where n bytes are cut.
+// Cuts returns the offsets at which a request of n bytes is cut.
 func Cuts(n int) []int {
 	var places []int
 	for i, step := 1, 1; i < n; i += step {
@@ -30,10 +30,10 @@ func Cuts(n int) []int {
 	return places
 }
 
-// readWaiter is a connection that knows when its peer has read everything that was sent.
+// readWaiter is a connection that can wait until its peer has read everything that was sent.
 type readWaiter interface{ WaitRead() error }
 
-// Exact reports whether cuts are exact on a connection, since it knows when its peer has read everything that was sent.
+// Exact reports whether cuts on conn are exact: conn can wait until its peer has read the first part before the second part is sent.
 func Exact(conn net.Conn) bool {
 	_, exact := conn.(readWaiter)
 	return exact

@@ -7,12 +7,13 @@ const (
 	omits100 = "A server MAY omit sending a 100 if it has already received some or all of the content, or if the framing indicates that there is no content."
 )
 
-// awaiting is the group of requests whose body is sent only after a 100.
+// awaiting returns a group of requests whose client sends the body only after a 100.
 func awaiting(body, want string) Case {
 	return Case{Name: "Expect", RFC: "9110 10.1.1", Sentence: sends100, After100: body, Want: answers(echo(want)), Then: Open}
 }
 
-// may100 lets a 100 come before the answer: whether it does depends on which part of the request the server has when its handler reads.
+// may100 marks a case in which the server may send a 100 before the answer. Whether it does depends on how much of the request has arrived
+// when the handler reads the body.
 func may100(c Case) Case {
 	c.May100 = true
 	return c

@@ -7,7 +7,7 @@ const (
 	hostGrammar  = `Host = uri-host [ ":" port ]`
 )
 
-// withHost returns a request of version 1.1 with value as it stands after "Host:".
+// withHost returns an HTTP/1.1 request in which value directly follows "Host:", so value includes any whitespace.
 func withHost(value string) string {
 	return "GET /hello HTTP/1.1\r\nHost:" + value + "\r\n\r\n"
 }

@@ -10,7 +10,7 @@ const (
 	drainOrEnd = "A server MUST read the entire request message body or close the connection after sending its response, since otherwise the remaining data would be misinterpreted as the next request."
 )
 
-// smuggled is a request where a body should be, and so isn't a request.
+// smuggled stands where a body is expected. It has the form of a request, but the server must not answer it.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
 var pipelineCases = slices.Concat(
@@ -89,7 +89,7 @@ var unreadCases = slices.Concat(
 
 const incomplete = "A server that receives an incomplete request message MAY send an error response prior to closing the connection; filo sends a 400."
 
-// cutOff is the group of requests that end where more should come.
+// cutOff returns a group of requests that are incomplete when the client closes its writing half.
 func cutOff(name, sentence string, want ...Answer) Case {
 	return Case{Name: name, RFC: "9112 8", Sentence: sentence, HalfClose: true, Want: want, Then: Closes}
 }

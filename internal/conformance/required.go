@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// IsRequired reports whether a server breaks the protocol if a case with this sentence fails with err. That is so if the sentence says
-// MUST, unless it leaves a choice (MAY) or describes filo's choice, and if the server has sent something that no server may send. It isn't
-// so if the only deviation is that the end of the connection delimits the body.
+// IsRequired reports whether a server breaks the protocol if a case with this sentence fails with err. It returns true if the sentence says
+// MUST, and neither leaves a choice (MAY) nor describes filo's choice. It also returns true if the server has sent something that no server
+// may send. It returns false if the only deviation is that the end of the connection delimits the body.
 func IsRequired(sentence string, err error) bool {
 	if errors.Is(err, errUntilEnd) {
 		return false
@@ -18,7 +18,7 @@ func IsRequired(sentence string, err error) bool {
 	return errors.Is(err, ErrMalformed) || strings.Contains(sentence, "MUST") && !strings.Contains(sentence, "MAY") && !strings.Contains(sentence, "filo")
 }
 
-// The routes that cases need. GetHello is also requested after each case that leaves the connection open.
+// These are the routes that cases need. GetHello is also requested after each case that leaves the connection open.
 const (
 	GetHello = "GET /hello"
 	PostEcho = "POST /echo"
@@ -38,7 +38,7 @@ func (c *Case) Needs() []string {
 	return needs
 }
 
-// Lacking returns the routes that a server doesn't have, and what is wrong with each. An error means that the server can't be reached.
+// Lacking returns the routes that a server doesn't have, each with the error that its request got. err is set if the server can't be reached.
 func Lacking(dial func() (net.Conn, error), o Options) (lacks map[string]error, err error) {
 	conn, err := dial()
 	if err != nil {

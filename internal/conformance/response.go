@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// A Response is one answer, read as strictly as the grammar allows.
+// A Response is one answer. ReadResponse accepts only what the grammar allows a server to send.
 type Response struct {
 	Status  int
 	Body    []byte
 	Trailer []Field
 
 	fields   []Field
-	untilEnd bool // no field gives the length of the body: it ends with the connection
+	untilEnd bool // no field delimits the body, so the end of the connection does
 }
 
 // ErrMalformed is wrapped by every error about something that a server may never send.
@@ -36,8 +36,8 @@ func syntaxError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// ReadResponse reads the next answer, including interim ones. head says that a final answer is to a HEAD request. It returns a bare io.EOF
-// where no answer begins.
+// ReadResponse reads the next answer, interim or final. head says that a final answer belongs to a HEAD request, and so has no body.
+// ReadResponse returns a bare io.EOF if the connection ends before the answer's first byte.
 func ReadResponse(br *bufio.Reader, head bool) (*Response, error) {
 	if _, err := br.Peek(1); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func ReadResponse(br *bufio.Reader, head bool) (*Response, error) {
 	return r, nil
 }
 
-// readLine reads up to CRLF. In the line itself it allows no control byte but HTAB.
+// readLine reads a line up to CRLF, and returns it without CRLF. The line may contain no control byte but HTAB.
 func readLine(br *bufio.Reader) (string, error) {
 	slice, err := br.ReadSlice('\n')
 	if err == io.EOF {
@@ -130,7 +130,7 @@ func (r *Response) checkFields() error {
 	case len(codings) == 1 && codings[0] != "chunked":
 		return syntaxError("Transfer-Encoding %q", codings[0])
 	case (r.Status < 200 || r.Status == 204) && len(lengths)+len(codings) > 0:
-		// RFC 9110, 8.6, and RFC 9112, 6.1: neither in a 1xx or a 204.
+		// RFC 9110, 8.6, and RFC 9112, 6.1: a 1xx or a 204 may have neither field.
 		return syntaxError("a %d with Content-Length %q or Transfer-Encoding %q", r.Status, lengths, codings)
 	case r.Status < 200:
 		return nil
@@ -171,7 +171,7 @@ func (r *Response) readBody(br *bufio.Reader, head bool) error {
 	return r.readBytes(br, n)
 }
 
-// readBytes reads n bytes of the body. It doesn't trust n: an answer may claim any length.
+// readBytes reads n bytes of the body. It doesn't allocate n bytes in advance, because an answer may announce any length.
 func (r *Response) readBytes(br *bufio.Reader, n int64) error {
 	body := bytes.NewBuffer(r.Body)
 	got, err := io.CopyN(body, br, n)

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// timeout bounds one connection. No answer in the table takes a server long.
+	// timeout bounds one connection. It is generous, because a server can compute every answer in the table at once.
 	timeout = time.Minute
 
-	// atOnce is how many connections a case uses at a time.
+	// atOnce is how many connections a case uses concurrently.
 	atOnce = 16
 )
 
-// probe is sent after a case to see whether, and at which byte, the server continues to read.
+// probe is sent after a case. Its answer shows that the server continues to read, and that it parses the next request from the right byte on.
 const probe = "GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
 
 func probeAnswer() Answer { return saying(hello(), "Connection", "close") }
 
-// Run runs the whole table against the server that dial connects to. It sends each request whole, whole with another one after it in the
-// same write, and cut in two at every byte. If a connection has a method WaitRead() error, which returns when the server has read
+// Run runs the whole table against the server that dial connects to. It sends each request whole, then followed by another request in the
+// same write, and then cut in two at every byte. If a connection has a method WaitRead() error, which returns when the server has read
 // everything that was sent, cuts are exact, and the requests are also sent byte by byte. With -short, requests aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
@@ -46,14 +46,14 @@ func Run(t *testing.T, dial func() (net.Conn, error)) {
 type Options struct {
 	Timeout time.Duration // of each connection
 	Cut     bool          // also cut in two at every byte
-	// Abrupt says that the server may end a connection by a reset once it has answered, because it hasn't read everything that the client
-	// has sent.
+	// Abrupt says that the server may end a connection with a TCP reset after its answer. A kernel sends a reset if the server closes a
+	// connection before it has read everything that the client has sent.
 	Abrupt bool
 	// Undated allows answers of HTTP/1.1 without Date.
 	Undated bool
 }
 
-// Run runs the case against the server that dial connects to. The error describes the difference.
+// Run runs the case against the server that dial connects to. The error describes how the answers differ from the expected ones.
 func (c *Case) Run(dial func() (net.Conn, error), o Options) error {
 	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt, undated: o.Undated}).run(!o.Cut)
 }
@@ -85,7 +85,7 @@ func (r *runner) run(short bool) error {
 	return r.cut()
 }
 
-// byteByByte plays the case with every byte in a separate Read, if that is possible.
+// byteByByte plays the case so that the server gets every byte in a separate Read. It does nothing if the connection can't do that.
 func (r *runner) byteByByte() error {
 	return r.on("byte by byte", func(s *session) error {
 		if !Exact(s.conn) || len(r.Raw) > CutAll {
@@ -99,7 +99,7 @@ func (r *runner) byteByByte() error {
 	})
 }
 
-// once plays the case on a separate connection, sent in these parts.
+// once plays the case on a separate connection, and sends its bytes in these parts.
 func (r *runner) once(how string, parts ...string) error {
 	return r.on(how, func(s *session) error { return s.playAndFinish(parts) })
 }
@@ -115,8 +115,7 @@ func (r *runner) pipelined() error {
 	})
 }
 
-// cut plays the case once for every place where it is cut, and reports the first that
-// goes wrong.
+// cut plays the case once for every offset at which it is cut, and returns the first error.
 func (r *runner) cut() error {
 	places := Cuts(len(r.Raw))
 	share := max(1, (len(places)+atOnce-1)/atOnce)
@@ -131,8 +130,8 @@ func (r *runner) cut() error {
 	return cmp.Or(errs...)
 }
 
-// cutAt plays the case for each of these places, up to the first that goes wrong. A
-// case that leaves its connection open is played again on the same one.
+// cutAt plays the case once for each of these offsets, up to the first failure. A case that leaves its connection open is played again on the
+// same connection.
 func (r *runner) cutAt(places []int) error {
 	if r.Then != Open || r.HalfClose {
 		for _, at := range places {
@@ -153,7 +152,7 @@ func (r *runner) cutAt(places []int) error {
 	})
 }
 
-// on calls do with a new connection, and adds to its error how the case was played.
+// on calls do with a new connection. If do fails, on adds to the error how the case was played.
 func (r *runner) on(how string, do func(*session) error) error {
 	conn, err := r.dial()
 	if err != nil {
@@ -188,8 +187,8 @@ func (s *session) playAndFinish(parts []string) error {
 	return s.finish()
 }
 
-// play sends the parts and reads the answers. A server that has refused a request need not read on, so writing may fail: only the answer
-// counts.
+// play sends the parts and reads the answers. A server that has refused a request may stop reading, so a failed write is no error: only the
+// answer counts.
 func (s *session) play(parts []string) error {
 	for i, part := range parts {
 		if i > 0 {
@@ -283,7 +282,7 @@ func (s *session) wantProbe() error {
 	return s.wantEOF()
 }
 
-// wantEOF checks that the server closes without sending anything more. It consumes nothing.
+// wantEOF checks that the server closes the connection without sending anything more.
 func (s *session) wantEOF() error {
 	_, err := s.answers.Peek(1)
 	switch {

@@ -15,12 +15,12 @@ const (
 	bad     = "HTTP/1.1 400 Bad Request\r\nDate: Mon, 02 Jan 2006 15:04:05 GMT\r\nContent-Length: 0\r\n"
 )
 
-// A fake is a server that reads whole heads and gives fixed answers.
+// A fake is a server that reads whole heads and sends fixed answers.
 type fake struct {
 	first   string            // the answer to every request that isn't a probe
 	tail    string            // sent after each answer to the probe
 	close   bool              // close after first
-	perRead func(string) bool // gives each Read's bytes; false: close at once
+	perRead func(string) bool // called with the bytes of each Read; if it returns false, the connection is closed
 }
 
 func (f fake) serve(c net.Conn) {
@@ -71,7 +71,7 @@ type runnerTest struct {
 	want string // in the error; "": none
 }
 
-// timeout is short if the runner has to wait until it passes.
+// timeout returns a short time if the runner has to wait for the time-out.
 func (t runnerTest) timeout() time.Duration {
 	if t.want == "i/o timeout" {
 		return 100 * time.Millisecond
@@ -79,7 +79,7 @@ func (t runnerTest) timeout() time.Duration {
 	return timeout
 }
 
-// The runner finds the faults of wrong servers, and none in a correct server.
+// The runner finds the faults of incorrect servers, and none in a correct server.
 func TestRunner(t *testing.T) {
 	open := accepted("open", "9112 1", "x", hello())
 	closed := closing("closed", "9112 1", "x", hello())
@@ -130,7 +130,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// If a 100 may come, a server that sends it and a server that doesn't are both right.
+// If a case allows a 100, the runner accepts a server that sends it and a server that doesn't.
 func TestRunnerMay100(t *testing.T) {
 	c := may100(accepted("may", "9112 1", "x", hello()))
 	c.Raw = get200

@@ -44,8 +44,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// beyondNetHTTP are the cases that the table accepts and http.ReadRequest doesn't: the
-// empty lines that RFC 9112, 2.2, asks a server to ignore.
+// beyondNetHTTP lists the cases that a server must accept although http.ReadRequest refuses them: RFC 9112, 2.2, asks servers to ignore empty
+// lines before a request.
 var beyondNetHTTP = []string{
 	"empty line/one before", "empty line/two before",
 	"pipeline/empty line between", "pipeline/CRLF after a body",

@@ -16,10 +16,10 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// TimedOutBody is the body of the answer to a request whose handler took too long.
+// TimedOutBody is the body of the 503 to a request whose handler took too long.
 const TimedOutBody = "Service Unavailable: the handler took too long\n"
 
-// Client is a client's end of a connection.
+// Client is the client's end of a connection. Most of its methods fail the test on an error.
 type Client struct {
 	net.Conn
 	T      testing.TB
@@ -41,7 +41,7 @@ func (c *Client) Send(text string) {
 	}
 }
 
-// Get sends a request.
+// Get sends a GET request.
 func (c *Client) Get(path string) {
 	c.T.Helper()
 	c.Send("GET " + path + " HTTP/1.1\r\nHost: filo.test\r\n\r\n")
@@ -57,7 +57,7 @@ func (c *Client) Answer() (response *http.Response, body string) {
 	return response, body
 }
 
-// TryAnswer reads a whole answer, and returns the error if there is none.
+// TryAnswer reads a whole answer, or returns an error.
 func (c *Client) TryAnswer() (*http.Response, string, error) {
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func (c *Client) TryAnswer() (*http.Response, string, error) {
 	return response, string(body), err
 }
 
-// Want reads an answer and checks its status, its body, and whether it says that the connection closes.
+// Want reads an answer and checks its status, its body, and whether it announces that the connection closes.
 func (c *Client) Want(status int, body string, closes bool) {
 	c.T.Helper()
 	response, got := c.Answer()
@@ -84,7 +84,7 @@ func (c *Client) WantEOF() {
 	}
 }
 
-// WantEnd checks that the server ends the connection in whatever way, without another byte.
+// WantEnd checks that the server ends the connection without another byte, by closing or by a reset.
 func (c *Client) WantEnd() {
 	c.T.Helper()
 	if rest, err := io.ReadAll(c.Reader); len(rest) > 0 || err != nil && !IsReset(err) {
@@ -92,19 +92,19 @@ func (c *Client) WantEnd() {
 	}
 }
 
-// IsReset reports whether an error says that the other end has reset the connection.
+// IsReset reports whether err says that the peer has reset the connection.
 func IsReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// Reset closes the connection so that the other end gets a reset.
+// Reset closes the connection with a TCP reset.
 func (c *Client) Reset() {
 	c.Conn.(*net.TCPConn).SetLinger(0)
 	c.Close()
 }
 
-// Served waits for the answer to a request. The last place may be taken for a moment, by another request or by a leader that has lost its
-// loop because its thread got no processor. Then the client asks once more.
+// Served waits for a 200 with the body want to a request that has been sent. A 503 makes it send the request again, which again contains:
+// another request, or a leader that has lost its loop because its thread got no processor, may occupy the last place for a moment.
 func (c *Client) Served(again, want string) {
 	c.T.Helper()
 	Await(c.T, "a place for a request", func() bool {
@@ -120,7 +120,8 @@ func (c *Client) Served(again, want string) {
 	})
 }
 
-// WantRefusal sends a request and reads its refusal to the end: it must be whole, and say when to come back and that the connection closes.
+// WantRefusal sends a request and reads the server's refusal: an answer with this status that is complete, has Retry-After, and announces
+// that the connection closes.
 func (c *Client) WantRefusal(status int) {
 	c.T.Helper()
 	if err := c.Refusal(status); err != nil {
@@ -128,10 +129,11 @@ func (c *Client) WantRefusal(status int) {
 	}
 }
 
-// Refusal is WantRefusal for a client that may be refused without an answer: it returns what is wrong.
+// Refusal does the same as WantRefusal, but returns an error instead of failing the test, because a server may also refuse a client without
+// an answer.
 func (c *Client) Refusal(status int) error {
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the server may have closed the connection by now
-	// ReadResponse and ReadAll fail if the answer isn't as long as its Content-Length says.
+	// TryAnswer fails if the answer is shorter than its Content-Length.
 	response, body, err := c.TryAnswer()
 	if err != nil {
 		return err

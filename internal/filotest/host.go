@@ -11,10 +11,10 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// GetRequest is the shortest request.
+// GetRequest is a minimal request.
 const GetRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// StrictConn is a client's end of a connection, in memory or of a socket.
+// StrictConn is the client's end of a connection, in memory or over a socket.
 type StrictConn interface {
 	net.Conn
 	CloseWrite() error
@@ -60,7 +60,7 @@ func ServeOn(t testing.TB, config *filo.Server, listener net.Listener) {
 	ServeBy(t, config, func() error { return config.Serve(listener) })
 }
 
-// ServeBy calls serve, and shuts the server down when the test ends.
+// ServeBy calls serve on a goroutine, and shuts the server down when the test ends.
 func ServeBy(t testing.TB, config *filo.Server, serve func() error) {
 	t.Helper()
 	s := New(config, 1)
@@ -73,7 +73,7 @@ func ServeBy(t testing.TB, config *filo.Server, serve func() error) {
 	})
 }
 
-// EachHost runs a test over connections in memory and over real sockets.
+// EachHost runs a test over in-memory connections and over real sockets.
 func EachHost(t *testing.T, newServer func() *filo.Server, test func(t *testing.T, h *Host)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) { test(t, ServeMemory(t, newServer())) })
@@ -94,7 +94,7 @@ func (h *Host) Connect(t testing.TB) *StrictClient {
 	return &StrictClient{StrictConn: c, In: bufio.NewReader(c)}
 }
 
-// Raw sends the request, closes the sending side, and returns every byte that comes.
+// Raw sends the request, closes the client's writing half, and returns all bytes that the server sends.
 func (h *Host) Raw(t testing.TB, request string) string {
 	t.Helper()
 	c := h.Connect(t)
@@ -102,7 +102,7 @@ func (h *Host) Raw(t testing.TB, request string) string {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		// A server that refuses a request need not read all of it: what counts is its answer.
+		// A server that refuses a request may stop reading, so a failed write is no error: only the answer counts.
 		io.WriteString(c, request)
 		c.CloseWrite()
 	}()

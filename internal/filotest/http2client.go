@@ -13,14 +13,14 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// HTTP2Client is net/http's client, on one connection of HTTP/2 as far as its streams allow.
+// HTTP2Client is net/http's client for HTTP/2. It uses one connection, unless the connection has no free streams.
 type HTTP2Client struct {
 	*http.Client
 	T   testing.TB
 	URL string
 }
 
-// EachHTTP2 runs a test with HTTP/2 over a socket, over TLS and over a connection in memory.
+// EachHTTP2 runs a test with HTTP/2 over a socket, over TLS and over an in-memory connection.
 func EachHTTP2(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*Server, *HTTP2Client))) {
 	t.Run("socket", func(t *testing.T) {
 		test(t, func(config *filo.Server) (*Server, *HTTP2Client) {
@@ -46,7 +46,7 @@ func EachHTTP2(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*
 	})
 }
 
-// NewHTTP2Client returns a client of the server at url. It connects by dial, or by TCP if that is nil, and over TLS if there is a config.
+// NewHTTP2Client returns a client of the server at url. It connects with dial, or over TCP if dial is nil. It uses TLS if config isn't nil.
 func NewHTTP2Client(t testing.TB, url string, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config) *HTTP2Client {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -56,7 +56,7 @@ func NewHTTP2Client(t testing.TB, url string, dial func(ctx context.Context, net
 	return &HTTP2Client{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, url}
 }
 
-// Fetch sends a request. A request that can't be made fails the test.
+// Fetch sends a request. header alternates names and values. An invalid request fails the test.
 func (c *HTTP2Client) Fetch(ctx context.Context, method, path string, body io.Reader, header ...string) (*http.Response, error) {
 	c.T.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)
@@ -87,7 +87,7 @@ func (c *HTTP2Client) Ask(method, path string, body io.Reader, header ...string)
 	return response, string(content)
 }
 
-// Want asks, and checks the answer.
+// Want sends a request, and checks the answer's status and body.
 func (c *HTTP2Client) Want(method, path string, body io.Reader, status int, text string) {
 	c.T.Helper()
 	if response, got := c.Ask(method, path, body); response.StatusCode != status || got != text {

@@ -18,40 +18,40 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// RawHTTP2 is a client of HTTP/2 that sends any frames, and checks that the server's frames keep to the rules. One goroutine at a time
-// reads, and any may send. Only methods that fail a test use T.
+// RawHTTP2 is an HTTP/2 client that can send any frames, and checks the server's frames against the protocol's rules. Only one goroutine at a
+// time may read, but several may send. T may be nil if no method is called that fails the test.
 type RawHTTP2 struct {
 	net.Conn
 	T testing.TB
 
-	Mu      sync.Mutex // guards the fields for sending
+	Mu      sync.Mutex // guards the fields up to encoder
 	Out     bytes.Buffer
 	framer  *http2.Framer // writes to Out
 	block   bytes.Buffer
 	encoder *hpack.Encoder
 
-	// The next fields belong to the reader, except for those that Books guards.
+	// Only the reading goroutine uses reader and pongs.
 	reader *http2.Framer
 	pongs  int
 
 	Books   sync.Mutex
 	Streams map[uint32]*RawStream
 	LastID  uint32 // of GOAWAY
-	GoneAll bool   // GOAWAY has come
+	GoneAll bool   // GOAWAY has arrived
 	Code    http2.ErrCode
-	window  int64        // of the connection, for what the server sends
+	window  int64        // of the connection, for DATA from the server
 	initial int64        // of a stream
-	Lowered []RawLowered // takes effect with the next acknowledgements of SETTINGS
-	Grown   int64        // increments of the connection's window, for what the client sends
+	Lowered []RawLowered // one element for each of the client's unacknowledged SETTINGS
+	Grown   int64        // sum of the server's WINDOW_UPDATE increments for the connection
 }
 
-// RawLowered is how much streams lose of their windows once the server has acknowledged SETTINGS.
+// RawLowered records by how much the windows of streams shrink when the server acknowledges a SETTINGS frame.
 type RawLowered struct {
 	by      int64
 	streams []*RawStream
 }
 
-// RawStream records what has come on a stream.
+// RawStream records what the server has sent on a stream.
 type RawStream struct {
 	Status  int
 	interim []int
@@ -63,7 +63,7 @@ type RawStream struct {
 	Code    http2.ErrCode
 	head    bool // the answer to HEAD has no body
 	window  int64
-	Grown   int64 // increments of the window for the request's body
+	Grown   int64 // sum of the server's WINDOW_UPDATE increments for the stream
 }
 
 // String describes the answer.
@@ -87,7 +87,7 @@ func (s *RawStream) text() string {
 	return string(s.Body)
 }
 
-// NewRawHTTP2 returns a client on the connection. The preface and the settings are sent with the first frames.
+// NewRawHTTP2 returns a client on the connection. The first Send also sends the preface and the settings.
 func NewRawHTTP2(t testing.TB, conn net.Conn, settings ...http2.Setting) *RawHTTP2 {
 	c := &RawHTTP2{Conn: conn, T: t, Streams: make(map[uint32]*RawStream), window: 65535, initial: 65535, LastID: 1<<31 - 1, Lowered: make([]RawLowered, 1)}
 	c.framer = http2.NewFramer(&c.Out, nil)
@@ -106,7 +106,7 @@ func NewRawHTTP2(t testing.TB, conn net.Conn, settings ...http2.Setting) *RawHTT
 	return c
 }
 
-// EachRawHTTP2 runs a test over a socket and over a connection in memory.
+// EachRawHTTP2 runs a test over a socket and over an in-memory connection.
 func EachRawHTTP2(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (s *Server, dial func(...http2.Setting) *RawHTTP2))) {
 	for _, memory := range []bool{false, true} {
 		t.Run(map[bool]string{false: "socket", true: "memory"}[memory], func(t *testing.T) {
@@ -117,7 +117,7 @@ func EachRawHTTP2(t *testing.T, test func(t *testing.T, serve func(*filo.Server)
 	}
 }
 
-// ServeRawHTTP2 serves on a socket, or in memory. dial connects a client.
+// ServeRawHTTP2 serves on a socket, or in memory. It returns the server and a function that connects a client.
 func ServeRawHTTP2(t testing.TB, config *filo.Server, memory bool) (*Server, func(...http2.Setting) *RawHTTP2) {
 	config.HTTP2.Unencrypted = true
 	dialWith := func(settings []http2.Setting, conn net.Conn, err error) *RawHTTP2 {
@@ -142,7 +142,7 @@ func ServeRawHTTP2(t testing.TB, config *filo.Server, memory bool) (*Server, fun
 	}
 }
 
-// Add renders frames, which Send sends.
+// Add appends the frames that write renders to Out. Send sends them.
 func (c *RawHTTP2) Add(write func(f *http2.Framer)) *RawHTTP2 {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -150,7 +150,7 @@ func (c *RawHTTP2) Add(write func(f *http2.Framer)) *RawHTTP2 {
 	return c
 }
 
-// Request adds the HEADERS of a request. Without fields of its own it is a GET.
+// Request adds the HEADERS of a request. The method is GET, unless fields begins with ":method" and another one.
 func (c *RawHTTP2) Request(id uint32, path string, end bool, fields ...string) *RawHTTP2 {
 	method := "GET"
 	if len(fields) > 0 && fields[0] == ":method" {
@@ -174,7 +174,8 @@ func (c *RawHTTP2) Data(id uint32, end bool, b []byte) *RawHTTP2 {
 	return c.Add(func(f *http2.Framer) { f.WriteData(id, end, b) })
 }
 
-// Open lets the server send n bytes more on a stream, and on all of them.
+// Open adds WINDOW_UPDATE frames that let the server send n more bytes on the stream id and on the connection. If id is 0, it opens only the
+// connection's window.
 func (c *RawHTTP2) Open(id uint32, n uint32) *RawHTTP2 {
 	c.Books.Lock()
 	c.window += int64(n)
@@ -186,7 +187,7 @@ func (c *RawHTTP2) Open(id uint32, n uint32) *RawHTTP2 {
 	return c.OpenStream(id, n)
 }
 
-// OpenStream lets the server send n bytes more on a stream, as far as the connection's window allows.
+// OpenStream adds a WINDOW_UPDATE that lets the server send n more bytes on a stream, within the connection's window.
 func (c *RawHTTP2) OpenStream(id uint32, n uint32) *RawHTTP2 {
 	c.Books.Lock()
 	c.Streams[id].window += int64(n)
@@ -194,13 +195,13 @@ func (c *RawHTTP2) OpenStream(id uint32, n uint32) *RawHTTP2 {
 	return c.Add(func(f *http2.Framer) { f.WriteWindowUpdate(id, n) })
 }
 
-// SetWindow changes the window that streams begin with.
+// SetWindow adds SETTINGS with another initial window for streams.
 func (c *RawHTTP2) SetWindow(n int64) *RawHTTP2 {
 	c.Books.Lock()
 	lowered := RawLowered{by: c.initial - n}
 	for _, s := range c.Streams {
 		if lowered.by <= 0 {
-			s.window -= lowered.by // the server may use it at once
+			s.window -= lowered.by // the server may use a larger window at once
 		} else {
 			lowered.streams = append(lowered.streams, s)
 		}
@@ -212,7 +213,7 @@ func (c *RawHTTP2) SetWindow(n int64) *RawHTTP2 {
 	})
 }
 
-// Send sends the added frames. An error shows when the client reads.
+// Send sends the added frames. It ignores errors, because the next read reports them.
 func (c *RawHTTP2) Send() *RawHTTP2 {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -277,7 +278,7 @@ func (c *RawHTTP2) Take() error {
 	return nil
 }
 
-// takeOf takes a frame of a stream.
+// takeOf checks and records a frame on a stream.
 func (c *RawHTTP2) takeOf(s *RawStream, frame http2.Frame) error {
 	switch f := frame.(type) {
 	case *http2.WindowUpdateFrame:
@@ -328,7 +329,7 @@ func (c *RawHTTP2) takeOf(s *RawStream, frame http2.Frame) error {
 	return nil
 }
 
-// Answer reads until a stream has ended.
+// Answer reads frames until a stream has ended.
 func (c *RawHTTP2) Answer(id uint32) *RawStream {
 	c.T.Helper()
 	c.Books.Lock()
@@ -342,7 +343,7 @@ func (c *RawHTTP2) Answer(id uint32) *RawStream {
 	return s
 }
 
-// WantAnswer reads until a stream has ended, and checks the answer.
+// WantAnswer reads frames until a stream has ended, and checks the answer.
 func (c *RawHTTP2) WantAnswer(id uint32, want string) {
 	c.T.Helper()
 	if got := c.Answer(id).String(); got != want {
@@ -350,7 +351,7 @@ func (c *RawHTTP2) WantAnswer(id uint32, want string) {
 	}
 }
 
-// WantEnd reads until the connection ends.
+// WantEnd reads until the connection ends. The server must have sent GOAWAY with the code.
 func (c *RawHTTP2) WantEnd(code http2.ErrCode) {
 	c.T.Helper()
 	for {

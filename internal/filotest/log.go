@@ -10,14 +10,14 @@ import (
 // Quiet drops log records.
 var Quiet = slog.New(slog.DiscardHandler)
 
-// Log is where a logger writes its lines.
+// Log collects the lines of a logger.
 type Log struct{ mwtest.Log }
 
-// LifeMessages are what every server logs of its life.
+// LifeMessages are the messages that every server logs when it starts and ends.
 var LifeMessages = []string{"serving", "draining", "stopped", "failed"}
 
-// Lines returns the lines with the text. Lines that are only due to the driver under test, and those with LifeMessages, are returned only
-// if the text asks for them.
+// Lines returns the lines that contain the text. It omits lines about DriverVariable, which the server logs only because of the driver under
+// test, and lines with LifeMessages, unless the text contains these words.
 func (l *Log) Lines(containing string) (lines []string) {
 	for line := range strings.Lines(l.String()) {
 		asked := strings.Contains(containing, DriverVariable) || !strings.Contains(line, DriverVariable)

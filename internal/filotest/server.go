@@ -1,6 +1,6 @@
-// Package filotest is the harness of the server's own tests: servers that are checked for anything that they leave behind, clients of
-// HTTP/1.1 and HTTP/2 that check whether a server keeps to the rules, and functions that wait. The tests in internal/test use it, and those
-// tests of the root that call only the exported API. A test in package filo itself can't, since filotest imports filo.
+// Package filotest is the harness of the server's own tests: servers that are checked for leaks, HTTP/1.1 and HTTP/2 clients that check the
+// server's answers against the protocol's rules, and functions that wait. The tests in internal/test use it, and so do the tests in package
+// filo_test. Tests in package filo can't use it, since filotest imports filo.
 package filotest
 
 import (
@@ -25,8 +25,7 @@ import (
 // DriverVariable is the environment variable that chooses the driver.
 const DriverVariable = "FILO_DRIVER"
 
-// label is the pprof label that the goroutines of a server under test carry: a goroutine inherits it from the
-// one that starts it.
+// label is the pprof label that marks the goroutines of a server under test. A goroutine inherits its labels from the goroutine that starts it.
 const label = "filo.life"
 
 var labels atomic.Int64
@@ -39,8 +38,8 @@ type Server struct {
 	Served chan error
 }
 
-// Serve serves on the listeners, a loopback socket if there are none. At the end of the test the server is closed,
-// Serve must have returned ErrServerClosed, and no goroutine may be left.
+// Serve serves on the listeners, or on a loopback socket if there are none. At the end of the test, it closes the server, and checks that
+// each Serve call has returned ErrServerClosed and no goroutine is left.
 func Serve(t testing.TB, config *filo.Server, listeners ...net.Listener) *Server {
 	t.Helper()
 	if len(listeners) == 0 {
@@ -55,7 +54,7 @@ func Serve(t testing.TB, config *filo.Server, listeners ...net.Listener) *Server
 	return s
 }
 
-// New returns a server under test. The caller then calls Serve or its variants that many times, whose results go to Served.
+// New returns a server under test. The caller then makes the given number of calls to Serve or its variants, and sends their results to Served.
 func New(config *filo.Server, calls int) *Server {
 	if config.Logger == nil {
 		config.Logger = Quiet
@@ -67,8 +66,8 @@ func New(config *filo.Server, calls int) *Server {
 	}
 }
 
-// CloseAtEnd closes the server at the end of the test: its calls must have returned ErrServerClosed, no goroutine may be left, and nothing
-// that has ended may still be counted.
+// CloseAtEnd closes the server at the end of the test. Each call to Serve must have returned ErrServerClosed, no goroutine may be left, and
+// the server's internal counts must be zero.
 func (s *Server) CloseAtEnd(t testing.TB, calls int) {
 	t.Cleanup(func() {
 		s.Close()
@@ -83,13 +82,13 @@ func (s *Server) CloseAtEnd(t testing.TB, calls int) {
 	})
 }
 
-// Blocking reports whether a server whose Driver is DriverAuto serves sockets by the blocking driver here: these tests run with
-// either driver, by FILO_DRIVER.
+// Blocking reports whether a server whose Driver is DriverAuto serves sockets with the blocking driver. The environment variable FILO_DRIVER
+// chooses the driver of a test run.
 func Blocking() bool {
 	return runtime.GOOS != "linux" || os.Getenv(DriverVariable) == filo.DriverBlocking.String()
 }
 
-// WorkersOf returns how many workers idleConns idle connections take.
+// WorkersOf returns how many workers are occupied by this number of idle connections.
 func WorkersOf(idleConns int) int {
 	if Blocking() {
 		return idleConns
@@ -102,7 +101,7 @@ func (s *Server) Go(f func()) {
 	go pprof.Do(context.Background(), pprof.Labels(label, s.label), func(context.Context) { f() })
 }
 
-// WantServed checks what one call to Serve returned. The result stays in Served for the end of the test.
+// WantServed checks the result of one call to Serve. It puts the result back into Served for the check at the end of the test.
 func (s *Server) WantServed(t testing.TB, want error) {
 	t.Helper()
 	select {
@@ -116,7 +115,7 @@ func (s *Server) WantServed(t testing.TB, want error) {
 	}
 }
 
-// WantNoGoroutine checks that no goroutine of the server is left, or will be left in a moment.
+// WantNoGoroutine waits until no goroutine of the server is left.
 func (s *Server) WantNoGoroutine(t testing.TB) {
 	t.Helper()
 	var left string
@@ -139,14 +138,14 @@ func (s *Server) Goroutines() string {
 	return left.String()
 }
 
-// ShutdownInTime shuts the server down in a bounded time.
+// ShutdownInTime shuts the server down, and fails after Bound.
 func (s *Server) ShutdownInTime() error {
 	ctx, cancel := context.WithTimeout(context.Background(), Bound)
 	defer cancel()
 	return s.Shutdown(ctx)
 }
 
-// BeginShutdown starts a shutdown on another goroutine, waits until it has begun, and returns its result to come.
+// BeginShutdown starts a shutdown on another goroutine, and waits for begun. It returns the channel that will receive the result.
 func (s *Server) BeginShutdown(t testing.TB, begun <-chan struct{}) <-chan error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -175,8 +174,8 @@ func (s *Server) Dial(t testing.TB) *Client {
 	return NewClient(t, conn)
 }
 
-// Listening lets serve listen on a free address, and returns the address when serve listens there. Another process may take the address
-// first: then Listening tries again.
+// Listening calls serve with a free address, and returns the address as soon as serve listens there. If another process takes the address
+// first, Listening tries again.
 func Listening(t testing.TB, serve func(address string) error) string {
 	t.Helper()
 	for range 10 {
@@ -209,7 +208,7 @@ func Listening(t testing.TB, serve func(address string) error) string {
 	return ""
 }
 
-// NeedLoops skips a test that needs the loop driver if the blocking driver is under test.
+// NeedLoops skips the test if the blocking driver is under test, because the test needs the loop driver.
 func NeedLoops(t testing.TB) {
 	t.Helper()
 	if Blocking() {
@@ -217,7 +216,7 @@ func NeedLoops(t testing.TB) {
 	}
 }
 
-// ClassOf returns the server's figures of a class.
+// ClassOf returns the server's statistics for the class with this name.
 func ClassOf(s *filo.Server, name string) filo.ClassStats {
 	for _, class := range s.Stats().Classes {
 		if class.Name == name {
@@ -227,7 +226,7 @@ func ClassOf(s *filo.Server, name string) filo.ClassStats {
 	return filo.ClassStats{}
 }
 
-// HeapInUse returns the bytes that are in use after a garbage collection, stacks included.
+// HeapInUse returns the bytes of heap objects and stacks after a garbage collection.
 func HeapInUse() uint64 {
 	runtime.GC()
 	var stats runtime.MemStats

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// StrictClient is a client that reads one response after the other.
+// StrictClient is a client that reads responses with the strict ReadMessage.
 type StrictClient struct {
 	StrictConn
 	In *bufio.Reader
@@ -24,7 +24,7 @@ func (c *StrictClient) Send(t testing.TB, s string) {
 	}
 }
 
-// Message is a response, taken apart by a reader that is stricter than clients are.
+// Message is a response, parsed more strictly than usual clients do.
 type Message struct {
 	Status  int
 	Line    string   // status line
@@ -33,7 +33,7 @@ type Message struct {
 	trailer []string
 }
 
-// Get returns the value of the only field with the name, "" if there is none.
+// Get returns the value of the first field with the name, "" if there is none.
 func (m *Message) Get(name string) string {
 	for _, line := range m.Fields {
 		if field, value, _ := strings.Cut(line, ": "); strings.EqualFold(field, name) {
@@ -54,7 +54,7 @@ func (m *Message) Count(name string) int {
 	return n
 }
 
-// Receive reads a response to a request with the method. It fails the test if that isn't a whole one.
+// Receive reads the response to a request with the method. An incomplete or invalid response fails the test.
 func (c *StrictClient) Receive(t testing.TB, method string) *Message {
 	t.Helper()
 	m, err := ReadMessage(c.In, method)
@@ -64,7 +64,7 @@ func (c *StrictClient) Receive(t testing.TB, method string) *Message {
 	return m
 }
 
-// WantEnd fails the test unless the connection ends here without another byte.
+// WantEnd checks that the connection ends without another byte.
 func (c *StrictClient) WantEnd(t testing.TB) {
 	t.Helper()
 	rest, err := io.ReadAll(c.In)
@@ -85,7 +85,7 @@ func ReadLine(in *bufio.Reader) (string, error) {
 	return line[:len(line)-2], nil
 }
 
-// ReadLines reads lines up to an empty one.
+// ReadLines reads lines until an empty line.
 func ReadLines(in *bufio.Reader) (lines []string, err error) {
 	for {
 		line, err := ReadLine(in)
@@ -127,7 +127,7 @@ func (m *Message) readBody(in *bufio.Reader, method string) error {
 	}
 	switch {
 	case m.Status < 200 || m.Status == 204:
-		// RFC 9110, section 8.6, and RFC 9112, section 6.1: neither field in a 1xx or 204.
+		// RFC 9110, section 8.6, and RFC 9112, section 6.1: a 1xx or a 204 may have neither field.
 		if length+chunked != "" {
 			return fmt.Errorf("framing fields in a %d: %q", m.Status, m.Fields)
 		}
@@ -178,7 +178,7 @@ func (m *Message) readChunks(in *bufio.Reader) error {
 	}
 }
 
-// WantText reads exactly what is wanted.
+// WantText reads as many bytes as want has, and compares them.
 func (c *StrictClient) WantText(t testing.TB, want string) {
 	t.Helper()
 	got := make([]byte, len(want))

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// EachTransport runs a test over sockets, in memory, with a listener's TLS, and with the server's own TLS.
+// EachTransport runs a test over sockets, over in-memory connections, with TLS connections from the listener, and with the server's own TLS.
 func EachTransport(t *testing.T, test func(t *testing.T, serve func(*filo.Server) (*Server, *Client))) {
 	t.Run("socket", func(t *testing.T) {
 		test(t, func(config *filo.Server) (*Server, *Client) {
@@ -47,7 +47,7 @@ func EachTransport(t *testing.T, test func(t *testing.T, serve func(*filo.Server
 	})
 }
 
-// Certificate is a certificate for filo.test and 127.0.0.1 that signs itself, made once.
+// Certificate returns a self-signed certificate for filo.test and 127.0.0.1. It is created once.
 var Certificate = sync.OnceValue(func() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -58,7 +58,7 @@ var Certificate = sync.OnceValue(func() tls.Certificate {
 		Subject:      pkix.Name{CommonName: "filo.test"},
 		DNSNames:     []string{"filo.test"},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		// Before the time in a synctest bubble.
+		// A synctest bubble begins in the year 2000.
 		NotBefore: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:  time.Date(2199, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
@@ -73,28 +73,28 @@ var Certificate = sync.OnceValue(func() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 })
 
-// ClientTLS trusts Certificate.
+// ClientTLS returns a client's configuration that trusts Certificate.
 func ClientTLS() *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(Certificate().Leaf)
 	return &tls.Config{RootCAs: roots, ServerName: "filo.test"}
 }
 
-// ServeTLS serves over TLS on a loopback socket.
+// ServeTLS serves on a loopback socket, whose listener returns TLS connections.
 func ServeTLS(t testing.TB, config *filo.Server) *Server {
 	t.Helper()
 	return Serve(t, config, tls.NewListener(Listen(t, "tcp", "127.0.0.1:0"),
 		&tls.Config{Certificates: []tls.Certificate{Certificate()}, NextProtos: []string{"http/1.1"}}))
 }
 
-// EachTLS runs a test with a listener that makes TLS connections, and with the server's own TLS.
+// EachTLS runs a test with a listener that returns TLS connections, and with the server's own TLS.
 func EachTLS(t *testing.T, test func(t *testing.T, serve func(testing.TB, *filo.Server) *Server)) {
 	t.Run("listener's", func(t *testing.T) { test(t, ServeTLS) })
 	t.Run("server's", func(t *testing.T) { test(t, ListenTLS) })
 }
 
-// ListenTLS serves over TLS on a loopback socket that the server has opened, and so by its loops if it has any. A server without a TLSConfig
-// gets one.
+// ListenTLS calls the server's ServeTLS with a loopback socket from the server's Listen, so the loop driver uses its loops. If TLSConfig is
+// nil, ListenTLS sets it.
 func ListenTLS(t testing.TB, config *filo.Server) *Server {
 	t.Helper()
 	if config.TLSConfig == nil {
@@ -121,7 +121,7 @@ func (s *Server) DialTLS(t testing.TB) *Client {
 	return NewClient(t, conn)
 }
 
-// CertificateFiles writes the certificate and its key into files.
+// CertificateFiles writes Certificate and its key to files.
 func CertificateFiles(t testing.TB) (certFile, keyFile string) {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(Certificate().PrivateKey)
@@ -140,10 +140,10 @@ func CertificateFiles(t testing.TB) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// WantServesTLS checks that the server serves, and that no other connection is open.
+// WantServesTLS waits until no connection is open, and checks that the server then serves a new one.
 func (s *Server) WantServesTLS(t testing.TB) {
 	t.Helper()
-	// The connection ends before its worker's place is free.
+	// A connection ends shortly before its worker becomes free.
 	Await(t, "the connections to go", func() bool {
 		stats := s.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Bound is how long the tests wait for an event that has to come. A passing test never waits so long.
+// Bound is how long the tests wait for an event that must happen. A passing test never waits that long.
 const Bound = 60 * time.Second
 
-// Try asks again and again whether a condition holds, until it does or a long time has passed.
+// Try calls condition repeatedly until it returns true, or until Bound has passed. It reports whether condition has returned true.
 func Try(condition func() bool) bool {
 	pause := time.Millisecond
 	for deadline := time.Now().Add(Bound); !condition(); pause = min(2*pause, 50*time.Millisecond) {
@@ -20,7 +20,7 @@ func Try(condition func() bool) bool {
 	return true
 }
 
-// Await fails the test if a condition doesn't come true.
+// Await waits until condition returns true. It fails the test after Bound.
 func Await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	if !Try(condition) {
@@ -28,7 +28,7 @@ func Await(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// Recv receives from a channel, or waits until it is closed.
+// Recv receives from a channel, or waits until the channel is closed. It fails the test after Bound.
 func Recv[T any](t testing.TB, channel <-chan T, what string) (value T) {
 	t.Helper()
 	select {

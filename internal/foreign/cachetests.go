@@ -17,8 +17,8 @@ var cacheTests = source{"https://github.com/http-tests/cache-tests", "b55b8bda3d
 // cacheTestsTime is the maximum time for all tests together.
 const cacheTestsTime = 3 * time.Minute
 
-// runCacheTests runs the tests for HTTP caches, which are written for Node, against middleware/cache in front of the suite's own server. A
-// test that only shows how a cache behaves has no result, nor has one that depends on a test that fails.
+// runCacheTests runs cache-tests, a suite for HTTP caches written for Node, against middleware/cache in front of the suite's own server. A
+// test that only shows how a cache behaves has no result. Neither has a test that depends on a failed one.
 func (r *report) runCacheTests(o *options, dir string) error {
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -21,31 +21,32 @@ const (
 	conformanceTime = 5 * time.Minute
 )
 
-// conformancePatches replace net/http's server in the suite's server. QUIC's server stays, and isn't used.
+// conformancePatches replace net/http's server in the suite's server program with filo's. Its server for QUIC remains, unused.
 var conformancePatches = []patch{
 	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h1Server, lis: lis}, nil", "return newFilo(h1Server, lis)"},
 	{"internal/app/referenceserver/server.go", "return &stdHTTPServer{svr: h2Server, lis: lis}, nil", "return newFilo(h2Server, lis)"},
 }
 
-// grpcPatches make the suite's other server, grpc-go's, serve by contrib/grpc.
+// grpcPatches replace grpc-go's server in the suite's other server program with contrib/grpc.
 var grpcPatches = []patch{
 	{"internal/app/grpcserver/server.go", "server, err := createServer(req.MessageReceiveLimit)", "_, err := createServer(req.MessageReceiveLimit)"},
 	{"internal/app/grpcserver/server.go", "return runGRPCWebServer(ctx, server, listener, trace)", "return serveFilo(ctx, req.MessageReceiveLimit, listener)"},
 	{"internal/app/grpcserver/server.go", "return runGRPCServer(ctx, server, listener, trace)", "return serveFilo(ctx, req.MessageReceiveLimit, listener)"},
 }
 
-// runConformance builds the suite's server with filo instead of net/http, and lets the suite's clients call it: first directly, then behind
-// filo's proxy. Each case is a test, whose name begins with the answering server: direct or proxy.
+// runConformance builds the suite's server program with filo instead of net/http. The suite's clients call it directly, and then through
+// filo's proxy. Each case is a test, whose name begins with direct or proxy.
 func (r *report) runConformance(o *options, dir string) error {
 	return r.conformance(o, dir, "./cmd/referenceserver", "conformance.yaml.txt", "direct", "proxy")
 }
 
-// runConformanceGRPC lets the suite's clients of gRPC and gRPC-Web call its service by contrib/grpc.
+// runConformanceGRPC makes the suite's clients of gRPC and gRPC-Web call its service, which contrib/grpc serves.
 func (r *report) runConformanceGRPC(o *options, dir string) error {
 	return r.conformance(o, dir, "./cmd/grpcserver", "conformance_grpc.yaml.txt", "direct")
 }
 
-// conformance builds a server of the suite, and runs the cases that the configuration selects, once for each way in which the server answers.
+// conformance builds a server program of the suite, and runs the cases that the configuration selects, once for each of ways: direct, or
+// through the proxy.
 func (r *report) conformance(o *options, dir, command, config string, ways ...string) error {
 	s := *r.suite
 	if o.native {
@@ -98,8 +99,7 @@ var (
 	conformanceMissed = regexp.MustCompile(`(?m)^Another \d+ could not be run`)
 )
 
-// readConformance tells from the output which cases have failed. A run that doesn't report its end, or that omits a case, has itself
-// failed.
+// readConformance parses the output for failed cases. A run that doesn't report its end, or that omits a case, counts as a failed test.
 func readConformance(output []byte, err error, by string) *testRun {
 	run := &testRun{test: by, reached: true, output: output}
 	for _, match := range conformanceFailed.FindAllSubmatch(output, -1) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The suite's output names the cases that have failed. Its status is 0 even if its clients have given up before all cases have run.
+// The suite's output names the failed cases. Its exit status is 0 even if its clients have given up before all cases have run.
 func TestReadConformance(t *testing.T) {
 	for _, test := range []struct {
 		output string
@@ -29,7 +29,7 @@ func TestReadConformance(t *testing.T) {
 	}
 }
 
-// Of the outcomes of cache-tests, some mean that the test has failed.
+// Some outcomes of cache-tests mean that the test has failed.
 func TestCacheOutcomes(t *testing.T) {
 	for outcome, failed := range map[string]bool{
 		"pass": false, "yes": false, "no": false, "dependency_fail": false,

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// cowboyTime is the maximum time for all tests together. Many wait for something that must not come.
+// cowboyTime is the maximum time for all tests together. Many tests wait to check that something doesn't arrive.
 const cowboyTime = 10 * time.Minute
 
-// cowboySources are the repositories of Cowboy's author that the suites consist of and need.
+// cowboySources are the repositories of Cowboy's author that contain the suites and their libraries.
 var cowboySources = []source{
 	{"https://github.com/ninenines/cowboy", "5c8535f409aa2fd49deb355e8ee43d5c06eb1c90"},
 	{"https://github.com/ninenines/cowlib", "ae75c4dd7bdeb45eeab92e373549398a12cecf3b"},
@@ -25,14 +25,15 @@ var cowboySources = []source{
 
 var cowboySuites = []string{"rfc7230_SUITE", "rfc7231_SUITE", "rfc7540_SUITE", "rfc8441_SUITE"}
 
-// runCowboy runs the RFC tests of Cowboy, a web server in Erlang, with cowboyserver instead of Cowboy. The modules of inserted/cowboy
-// replace the parts of Cowboy that they call. A test has a name such as rfc7230/http/reject_response: its suite, its group and its own.
+// runCowboy runs the RFC tests of Cowboy, a web server in Erlang, with the program cowboyserver instead of Cowboy. The modules in
+// inserted/cowboy replace the parts of Cowboy that the tests call. A test has a name such as rfc7230/http/reject_response: suite, group and
+// test.
 func (r *report) runCowboy(o *options, dir string) error {
 	wanted, err := regexp.Compile(o.run)
 	if err != nil {
 		return err
 	}
-	// The error is caught, since otherwise Erlang writes a dump into this directory.
+	// The Erlang code catches the error, since otherwise Erlang writes a crash dump into the current directory.
 	if exec.Command("erl", "-noshell", "-eval", "try ct:module_info() of _ -> halt(0) catch _:_ -> halt(1) end.").Run() != nil {
 		return fmt.Errorf("%w: there is no Erlang with Common Test here (Debian's erlang-common-test)", errSkipped)
 	}
@@ -60,11 +61,11 @@ func (r *report) runCowboy(o *options, dir string) error {
 
 // compileCowboy compiles the suites, their client gun, its library cowlib, and the modules that replace Cowboy.
 func compileCowboy(o *options, ebin, cowboy, cowlib, gun string) error {
-	tests := []string{filepath.Join(cowboy, "test/cowboy_test.erl"), filepath.Join(cowboy, "test/ws_SUITE.erl")} // for their functions
+	tests := []string{filepath.Join(cowboy, "test/cowboy_test.erl"), filepath.Join(cowboy, "test/ws_SUITE.erl")} // the suites call functions of these
 	for _, suite := range cowboySuites {
 		tests = append(tests, filepath.Join(cowboy, "test", suite+".erl"))
 	}
-	// The files are included by a path that begins with the library's name.
+	// Erlang includes the libraries' files by a path that begins with the library's name.
 	libraries := filepath.Join(filepath.Dir(ebin), "libraries")
 	if err := os.Mkdir(libraries, 0o755); err != nil {
 		return err
@@ -92,7 +93,7 @@ func compileCowboy(o *options, ebin, cowboy, cowlib, gun string) error {
 			}
 			args = append(args, files...)
 		}
-		// Warnings are off: there is one for each behaviour that isn't compiled yet.
+		// Warnings are off, since the compiler warns of each behaviour that isn't compiled yet.
 		if output, err := exec.Command("erlc", args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("erlc: %w\n%s", err, output)
 		}

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// A line of the results has a test and its result, which may contain tabs.
+// A line of the results has a test's name, a tab, and the result, which may itself contain tabs.
 func TestReadCowboy(t *testing.T) {
 	runs := readCowboy([]byte("rfc7230/http/reject_response\tok\nrfc7540/tls/alpn\t{{badmatch,<<\"a\tb\">>},[]}\nrfc8441/none/init_per_group\t{skipped,why}\n"), false)
 	if len(runs) != 3 {

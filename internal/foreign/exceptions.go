@@ -11,20 +11,21 @@ import (
 //go:embed exceptions.md
 var exceptionsText string
 
-// exception is a test that fails, or a part of one, and why.
+// exception is a test, or a part of a test, that may fail, with the reason.
 type exception struct {
 	test    string
 	kind    string
 	reason  string
-	atTimes bool // it sometimes passes
-	planned bool // it will be run
+	atTimes bool // the test sometimes passes
+	planned bool // this run includes the test
 	failed  bool
 }
 
-// kinds are the reasons for which a test may fail.
+// kinds are the kinds of reasons for which a test may fail.
 var kinds = []string{"difference", "policy", "no counterpart", "fault"}
 
-// readExceptions reads the tables of exceptions.md, by suite. A difference must be listed in differences, which users read.
+// readExceptions reads the tables of exceptions.md, by suite. differences is the page that describes filo's differences to users: every
+// difference must be listed there.
 func readExceptions(differences string) (map[string][]*exception, error) {
 	all := map[string][]*exception{}
 	suite := ""
@@ -58,17 +59,17 @@ func readExceptions(differences string) (map[string][]*exception, error) {
 	return all, nil
 }
 
-// exception returns what is listed for a test that has failed in a run, or nil.
+// exception returns the exception for a test that has failed in a run, or nil.
 func (r *report) exception(run *testRun, test string) *exception {
 	for _, e := range r.listed {
 		if e.covers(test) {
 			return e
 		}
 	}
-	return run.only // such as a function that fails because of a part of it
+	return run.only // the failed test may be the test function above the listed part
 }
 
-// judge prints the results that differ from the list, and reports whether there is none.
+// judge prints the results that differ from the list of exceptions, and reports whether all results agree with it.
 func (r *report) judge() bool {
 	ok := true
 	for _, run := range r.runs {
@@ -82,7 +83,7 @@ func (r *report) judge() bool {
 		}
 		if len(unlisted) > 0 {
 			ok = false
-			// The names come last: of a long log, readers often see only the end.
+			// The names come last, because readers of a long log often see only its end.
 			fmt.Printf("%s\n--- %s: these fail: %s\n", shorten(run.output), r.suite.name, strings.Join(unlisted, " "))
 		}
 	}
@@ -107,7 +108,8 @@ func shorten(output []byte) []byte {
 	return slices.Concat(output[:most/2], []byte("\n[...]\n"), output[len(output)-most/2:])
 }
 
-// tally counts the test functions of a suite that reached a server, by the worst result of each, and collects what else table prints.
+// tally counts the test functions of a suite that reached a server, by the worst result of each. It also returns the other counts that table
+// prints.
 func (r *report) tally() map[string]int {
 	outcomes := slices.Concat([]string{"passed"}, kinds, []string{"unlisted"})
 	reached, worst := map[string]bool{}, map[string]int{} // by function

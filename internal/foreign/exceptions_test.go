@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each exception has a reason, and is listed for an existing suite. If it is a difference, users are told of it.
+// Each exception has a reason, and is listed for an existing suite. A difference is also listed in NETHTTP.md, for users.
 func TestExceptions(t *testing.T) {
 	differences, err := os.ReadFile("../../docs/internals/NETHTTP.md")
 	if err != nil {
@@ -27,7 +27,7 @@ func TestExceptions(t *testing.T) {
 	}
 }
 
-// The output of a process says which of its cases have passed.
+// take finds in the output of a process which of its cases have passed.
 func TestTake(t *testing.T) {
 	run := &testRun{test: "TestA", output: []byte("\x16=== RUN   TestA\n\x16=== RUN   TestA/x\nwords\x16--- PASS: TestA/x (0.00s)\n" +
 		"\x16=== RUN   TestA/y\n\x16=== RUN   TestA/y/z\npanic: no\n")}
@@ -37,7 +37,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A listed name covers the tests below it, and a * covers any part of a name.
+// A listed name covers the subtests of the named test, and * matches any part of a name.
 func TestCovers(t *testing.T) {
 	for _, test := range []struct {
 		listed, name string

@@ -16,8 +16,8 @@ type source struct{ repository, commit string }
 // fetchTime is the maximum time for fetching one source.
 const fetchTime = time.Minute
 
-// fetch returns the directory of a source, which is fetched once and kept in the user's cache. No test may depend on another company's
-// network: if the repository can't be reached, the suite is skipped, even by CI.
+// fetch returns the directory of a source. It fetches the source once, and stores it in the user's cache directory. If the repository can't
+// be reached, fetch returns errSkipped, even in CI, because no test may depend on another company's network.
 func (s source) fetch() (string, error) {
 	kept, err := os.UserCacheDir()
 	if err != nil {
@@ -45,7 +45,7 @@ func (s source) fetch() (string, error) {
 	} {
 		cmd := exec.CommandContext(ctx, "git", args...)
 		cmd.Dir, cmd.WaitDelay = dir, time.Second
-		// If a git hook has called this, the environment has variables that lead to the hook's repository.
+		// These variables override those that git sets for a hook, which refer to the hook's repository.
 		own := filepath.Join(dir, ".git")
 		cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_DIR="+own, "GIT_WORK_TREE="+dir, "GIT_INDEX_FILE="+filepath.Join(own, "index"))
 		if output, err := cmd.CombinedOutput(); err != nil {
@@ -53,7 +53,7 @@ func (s source) fetch() (string, error) {
 		}
 	}
 	if err := os.Rename(dir, directory); err != nil {
-		if _, there := os.Stat(directory); there != nil { // another process was faster
+		if _, there := os.Stat(directory); there != nil { // if it exists now, another process has fetched it first
 			return "", err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// h2specTime is the maximum time for h2spec. It waits up to two seconds for an answer that doesn't arrive.
+// h2specTime is the maximum time for h2spec. For each answer that doesn't arrive, h2spec waits two seconds.
 const h2specTime = 10 * time.Minute
 
 // runH2spec runs h2spec against a server in a separate process, without TLS and with TLS. Each case of h2spec is a test, with a name such
@@ -79,7 +79,7 @@ func h2specRun(o *options, program, file, protocol string, port int, flags ...st
 	ctx, cancel := context.WithTimeout(context.Background(), h2specTime)
 	defer cancel()
 	args := append(flags, "-S", "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-j", file)
-	os.Remove(file) // the last run's result
+	os.Remove(file) // the result of an earlier run
 	output, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	text, noReport := os.ReadFile(file)
 	if noReport == nil {
@@ -95,7 +95,7 @@ func h2specRun(o *options, program, file, protocol string, port int, flags ...st
 	return []*testRun{{test: protocol, reached: true, failed: []string{protocol}, output: output}}
 }
 
-// readH2spec returns the cases of a report.
+// readH2spec returns the cases of h2spec's XML report.
 func readH2spec(text []byte, protocol string) (runs []*testRun, err error) {
 	var all struct {
 		Sections []struct {
@@ -109,7 +109,7 @@ func readH2spec(text []byte, protocol string) (runs []*testRun, err error) {
 		} `xml:"testsuite"`
 	}
 	decoder := xml.NewDecoder(bytes.NewReader(text))
-	decoder.Strict = false // h2spec doesn't escape the text that it got from the server
+	decoder.Strict = false // h2spec doesn't escape text that it has received from the server
 	if err := decoder.Decode(&all); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A report names each case by its section and its number, and says which failed. h2spec doesn't escape the text that it cites.
+// readH2spec names each case by its section and its number, and finds the failed ones. The report isn't valid XML, because h2spec doesn't
+// escape the text that it quotes.
 func TestReadH2spec(t *testing.T) {
 	runs, err := readH2spec([]byte(`<?xml version="1.0" encoding="UTF-8"?>
 <testsuites>

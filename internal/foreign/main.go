@@ -1,15 +1,14 @@
-// Command foreign runs test suites that others have written for net/http's server against filo: Go's own of net/http and
-// httputil, and those of WebSocket, RPC and router packages. It copies them into temporary modules, and builds them with
-// a net/http whose http.Server calls filo with its Handler, by adaptor.FromHTTP. The tests themselves aren't changed, except where suites.go
-// says so.
+// Command foreign runs other projects' test suites against filo. Most are written for net/http's server: Go's tests of net/http and httputil,
+// and those of WebSocket, RPC and router packages. The command copies them into temporary modules, and builds them with a net/http whose
+// http.Server serves its Handler with filo, through adaptor.FromHTTP. The tests themselves aren't changed, except where suites.go says so.
 //
-// For HTTP/2 there are two suites. h2spec tests a server by its address. x/net has tests for its server that exchange frames with it: in a
-// bubble of synctest by ServeConn, and over sockets. connectrpc/conformance tests gRPC, gRPC-Web and Connect, by package adaptor and
-// through package proxy. cache-tests tests middleware/cache: it needs node, and the network once. With Erlang, the tests that the web
-// server Cowboy has for the RFCs of HTTP/1.1, HTTP/2 and WebSockets over it are run as well.
+// There are two suites for HTTP/2. h2spec tests the server at an address. The tests of x/net's HTTP/2 server exchange frames with a server:
+// through ServeConn in a synctest bubble, and over sockets. connectrpc/conformance tests gRPC, gRPC-Web and Connect, served through package
+// adaptor, and behind package proxy. cache-tests tests middleware/cache: it needs Node, and the network for the first run. If Erlang is
+// installed, the command also runs the web server Cowboy's tests for the RFCs of HTTP/1.1, HTTP/2 and WebSockets over HTTP/2.
 //
-// Each test has its own process and time limit. exceptions.md lists the tests that fail, and why. The command reports each test that fails
-// but isn't listed, and each that is listed but passes, and then fails itself.
+// Each test function has its own process and time limit. exceptions.md lists the tests that may fail, and why. The command fails if a test
+// fails that isn't listed, or if a listed test passes.
 //
 //	go run ./internal/foreign [-suite name] [-run regexp] [-race] [-driver blocking] [-count n] [-v]
 package main
@@ -28,7 +27,7 @@ import (
 	"github.com/filohttp/filo/internal/gotool"
 )
 
-// options are the command's flags, and where it finds what it needs.
+// options holds the values of the command's flags, and the paths that it uses.
 type options struct {
 	suite, run, driver, h2spec  string
 	race, keep, verbose, native bool
@@ -39,12 +38,12 @@ type options struct {
 	overlay            string // a file
 }
 
-// wants reports whether a suite must run.
+// wants reports whether the flag -suite selects the suite.
 func (o *options) wants(s *suite) bool {
 	return o.suite == "" || slices.Contains(strings.Split(o.suite, ","), s.name)
 }
 
-// environment returns the variables that tell a process of standin which server to use.
+// environment returns the environment variables that select the server in a process with package standin.
 func (o *options) environment() []string {
 	native := ""
 	if o.native {
@@ -53,7 +52,7 @@ func (o *options) environment() []string {
 	return []string{"FILO_DRIVER=", "FOREIGN_DRIVER=" + o.driver, "FOREIGN_NATIVE=" + native}
 }
 
-// inserted returns the path of a file that is inserted into others' code.
+// inserted returns the path of a file to insert into another project's code.
 func (o *options) inserted(name string) string {
 	return filepath.Join(o.repository, "internal/foreign/inserted", name)
 }
@@ -82,7 +81,7 @@ func main() {
 	}
 }
 
-// errSkipped is the error of a suite that can't run here; it isn't a failure.
+// errSkipped is the error of a suite that can't run on this machine. It doesn't make the command fail.
 var errSkipped = errors.New("not here")
 
 // foreign runs the suites, and reports whether all results agree with exceptions.md.

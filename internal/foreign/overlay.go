@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// detours are inserted at the beginning of methods of http.Server. The functions that they call are in inserted/replaced_server.go.txt, a
-// file that is added to package net/http.
+// detours are statements, inserted at the beginning of methods of http.Server. The functions that they call are in
+// inserted/replaced_server.go.txt, which writeOverlay adds to package net/http.
 var detours = map[string]string{
 	"Serve(l net.Listener) error":         "if Replaced != nil { return replacedServe(s, l) }",
 	"Shutdown(ctx context.Context) error": "if Replaced != nil { return replacedShutdown(s, ctx) }",
@@ -20,16 +20,17 @@ var detours = map[string]string{
 	"setupHTTP2_ServeTLS() error":         "if Replaced != nil { return nil }",
 }
 
-// internals are the internal packages that Go's tests import. The tests get copies.
+// internals are the internal packages that Go's tests import. The copied tests import copies of these packages.
 var internals = []string{"internal/testenv", "net/http/internal", "net/http/internal/ascii", "net/http/internal/testcert"}
 
-// aliases are internal packages that can't be copied, since the real one must be used. What tests find instead is in inserted.
+// aliases are internal packages that can't be copied, because the tests must use the real package. The directory inserted has packages that
+// give them access to it.
 var aliases = []string{"internal/nettrace", "internal/synctest", "internal/godebug"}
 
-// foreignName returns the name under which tests find an internal package.
+// foreignName returns the import path of the copy or replacement of an internal package.
 func foreignName(internal string) string { return strings.Replace(internal, "internal", "foreign", 1) }
 
-// reimport changes the imports of internal packages in one of Go's files.
+// reimport changes the imports of internal packages in one of Go's files to their foreignName.
 func reimport(source []byte) []byte {
 	for _, name := range slices.Concat(internals, aliases) {
 		source = bytes.ReplaceAll(source, []byte("\t\""+name+"\"\n"), []byte("\t"+path.Base(name)+" \""+foreignName(name)+"\"\n"))
@@ -37,8 +38,8 @@ func reimport(source []byte) []byte {
 	return source
 }
 
-// writeOverlay writes the file for the go command's -overlay: net/http whose server can be replaced and that gives its own tests access to
-// its internals, and copies of internal packages. It returns the file's name.
+// writeOverlay writes the file for the go command's flag -overlay, and returns its name. The overlay has a net/http whose server can be
+// replaced and which exports its internals for its own tests, and copies of internal packages.
 func writeOverlay(dir string, o *options) (string, error) {
 	src := filepath.Join(o.goroot, "src")
 	server := filepath.Join(dir, "server.go")
@@ -72,7 +73,8 @@ func writeOverlay(dir string, o *options) (string, error) {
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-// detour copies net/http's server.go with the detours. Each detour is put into the line that it follows, so that line numbers don't change.
+// detour copies net/http's server.go, and inserts the detours. Each detour follows the method's opening brace on the same line, so that line
+// numbers don't change.
 func detour(to, from string) error {
 	source, err := os.ReadFile(from)
 	if err != nil {

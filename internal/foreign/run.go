@@ -24,12 +24,12 @@ type report struct {
 	took   time.Duration
 }
 
-// testRun is a process that runs one test function, or one listed part of one.
+// testRun is the run of one test function, or of one part that exceptions.md lists, in a separate process.
 type testRun struct {
 	test    string // the function
 	only    *exception
-	reached bool // a server of filo
-	passed  int  // of its cases: tests without subtests
+	reached bool // the test has used a server of filo
+	passed  int  // the number of passed cases, that is, tests without subtests
 	failed  []string
 	output  []byte
 }
@@ -37,7 +37,7 @@ type testRun struct {
 const (
 	// listedTime is the maximum time for a test that is expected to fail.
 	listedTime = 10 * time.Second
-	// graceTime is how much longer than its limit a process lives, to show where it hangs.
+	// graceTime is how much longer than the test's time limit a process may live, to print where the test hangs.
 	graceTime = 15 * time.Second
 )
 
@@ -52,7 +52,7 @@ func (r *report) run(o *options, dir string) error {
 	return r.runGo(o, dir)
 }
 
-// runGo builds a suite's tests and runs each in a process of its own.
+// runGo builds a suite's tests and runs each in a separate process.
 func (r *report) runGo(o *options, dir string) error {
 	if err := r.suite.prepare(dir, o); err != nil {
 		return err
@@ -95,7 +95,8 @@ func (r *report) runGo(o *options, dir string) error {
 	return nil
 }
 
-// plan returns the runs of a test function: its listed parts run separately, since a test that crashes or hangs would hide the rest.
+// plan returns the runs of a test function. The parts that exceptions.md lists run separately, because a part that crashes or hangs would
+// hide the results of the others.
 func (r *report) plan(o *options, binary, dir, name string) (todo []func() *testRun) {
 	var apart []string
 	whole := false
@@ -131,7 +132,7 @@ func (r *report) plan(o *options, binary, dir, name string) (todo []func() *test
 	})
 }
 
-// repeat runs a suite that can't list its tests beforehand, -count times, and keeps the results of the wanted tests.
+// repeat runs a suite that can't list its tests beforehand. It runs the suite -count times, and records the results of the wanted tests.
 func (r *report) repeat(o *options, wanted *regexp.Regexp, suite func() ([]*testRun, error)) error {
 	for range o.count {
 		runs, err := suite()
@@ -148,14 +149,14 @@ func (r *report) repeat(o *options, wanted *regexp.Regexp, suite func() ([]*test
 	return nil
 }
 
-// planReached records which exceptions are for tests that have been run, for a suite that can't list its tests beforehand.
+// planReached marks the exceptions whose tests have run. It replaces plan for a suite that can't list its tests beforehand.
 func (r *report) planReached(o *options) {
 	for _, e := range r.listed {
 		e.planned = !o.native && slices.ContainsFunc(r.runs, func(run *testRun) bool { return e.covers(run.test) })
 	}
 }
 
-// pattern returns the value of -test.run for one test, or for several: a * is any part of a name.
+// pattern returns the value of -test.run for a listed name, in which * matches any part of a test's name.
 func pattern(test string) string {
 	parts := strings.Split(test, "/")
 	for i, part := range parts {
@@ -164,7 +165,7 @@ func pattern(test string) string {
 	return strings.Join(parts, "/")
 }
 
-// covers reports whether the exception is for the test, or for a test above it.
+// covers reports whether the exception names the test, or a test above it in the tree of subtests.
 func (e *exception) covers(test string) bool {
 	names, parts := strings.Split(e.test, "/"), strings.Split(test, "/")
 	if len(parts) < len(names) {
@@ -207,7 +208,7 @@ func (run *testRun) start(o *options, timeout time.Duration, binary, dir string,
 	args = append(args, "-test.v=test2json", "-test.timeout", timeout.String())
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
-	// The last variable of a name counts, so CI is empty: some suites build and run more on the machines of their own CI.
+	// The last value of a variable wins, so CI is empty. Some suites build and run more tests on the machines of their own CI.
 	cmd.Env = slices.Concat(os.Environ(), o.environment(), []string{"CI=", "FOREIGN_REACHED=" + filepath.Join(mark, "reached"), "TMPDIR=" + mark})
 	if run.only != nil {
 		cmd.Env = append(cmd.Env, "FOREIGN_LISTED=1")
@@ -228,10 +229,10 @@ var (
 	endedLine = regexp.MustCompile(`(?m)\x16--- (PASS|FAIL|SKIP): (\S+) \(`)
 )
 
-// afterwards stands for the checks of a process whose tests have passed, such as the one for remaining goroutines.
+// afterwards is the suffix that names the checks at the end of a process whose tests have passed, such as the check for leaked goroutines.
 const afterwards = "/afterwards"
 
-// take reads from a process's output which of its cases have passed. A case that hasn't ended has failed.
+// take parses a process's output, and records which cases have passed or failed. A case that hasn't ended has failed.
 func (run *testRun) take(err error) {
 	results := map[string]string{}
 	for _, match := range beganLine.FindAllSubmatch(run.output, -1) {
@@ -243,7 +244,7 @@ func (run *testRun) take(err error) {
 	for name, result := range results {
 		below := false
 		for other, its := range results {
-			// A test that fails by itself counts, even if it has subtests.
+			// A failed test with subtests counts as a case if none of its subtests has failed.
 			below = below || strings.HasPrefix(other, name+"/") && (result != "FAIL" || its == "FAIL")
 		}
 		switch {

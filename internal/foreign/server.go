@@ -19,8 +19,8 @@ func buildServer(o *options, module, pkg, program string) error {
 	return gotool.Command(filepath.Join(o.repository, module), append(args, pkg)...).Run()
 }
 
-// startServer builds a program of a directory of this package's, and starts it with the arguments. The program prints its ports, and ends
-// when its standard input ends, which stop closes.
+// startServer builds the program in a directory below this one, and starts it with the arguments. The program prints its ports, which
+// startServer reads into ports. stop closes the program's standard input, which ends the program.
 func startServer(o *options, name, program string, arguments []string, ports ...any) (stop func() error, err error) {
 	if err := buildServer(o, ".", "./internal/foreign/"+name, program); err != nil {
 		return nil, err

@@ -15,33 +15,32 @@ import (
 // suite is a test suite of another project.
 type suite struct {
 	name string
-	// module and version say what to download; a suite of Go itself has none.
+	// module and version name the module to download. They are empty for Go's own suites.
 	module, version string
-	// source is the directory below GOROOT/src of one of Go's suites, which is copied into the first of packages. only is the package whose
-	// Go files are copied, if not all are.
+	// source is the directory of one of Go's suites, below GOROOT/src. It is copied into the first of packages. If only isn't empty, only the
+	// Go files of this package are copied.
 	source, only string
 	// packages are the directories of the module whose tests are run.
 	packages []testPackage
 	patches  []patch
-	// files are files of inserted that replace those of a suite, or are added to them.
+	// files maps names in the suite to files in the directory inserted, which replace the suite's files or are added to them.
 	files map[string]string
-	// tests selects the test functions of the first package that are run, if not all are: those that match in the files whose names match
-	// the key.
+	// tests selects test functions of the first package: those that match the value, in files whose names match the key. If it is nil, all run.
 	tests map[string]*regexp.Regexp
-	// ownInit says that one of the files makes the tests use the package standin.
+	// ownInit says that one of files makes the tests use package standin, so that addStandIn needn't.
 	ownInit bool
-	// contrib is the module of filo's contrib that one of the files needs; "" for none.
+	// contrib is the module below filo's contrib that one of the files needs; "" for none.
 	contrib string
-	// waits says that the tests wait rather than compute, so that eight times as many are run at once.
+	// waits says that the tests mostly wait, so eight times as many run at once.
 	waits bool
-	// run runs a suite that consists of something else than Go's tests.
+	// run runs a suite that doesn't consist of Go tests.
 	run func(*report, *options, string) error
 }
 
-// testPackage is a directory and the name of its package of tests.
+// testPackage is a directory with tests, and the name of their package.
 type testPackage struct{ dir, name string }
 
-// patch is a change to a file that is copied. The old text must occur exactly once.
+// patch is a change to a copied file. The old text must occur exactly once.
 type patch struct{ file, old, new string }
 
 var suites = []suite{
@@ -60,9 +59,9 @@ var suites = []suite{
 	{
 		name: "coder/websocket", module: "github.com/coder/websocket", version: "v1.8.15",
 		packages: []testPackage{{".", "websocket_test"}, {"wsjson", "wsjson_test"}},
-		// Most of its tests use a pipe, and get one end of it by hijacking a recorder.
+		// Most of its tests use a pipe, and obtain one end of it by hijacking a response recorder.
 		files: map[string]string{"internal/test/wstest/pipe.go": "pipe.go.txt"},
-		// It wants all goroutines to have ended with the last test. filo looks every 100 ms whether its listener was closed.
+		// The suite expects that all goroutines have ended after the last test. filo checks only every 100 ms whether its listener has been closed.
 		patches: []patch{
 			{"main_test.go", "\"testing\"\n", "\"testing\"\n\t\"time\"\n"},
 			{"main_test.go", "m.Run()\n", "m.Run()\n\tfor i := 0; i < 500 && runtime.NumGoroutine() != 1; i++ {\n\t\ttime.Sleep(10 * time.Millisecond)\n\t}\n"},
@@ -71,7 +70,7 @@ var suites = []suite{
 	{
 		name: "connect-go", module: "connectrpc.com/connect", version: "v1.21.1",
 		packages: []testPackage{{".", "connect_test"}},
-		// Its server speaks both protocols, and its client HTTP/2 unless it is configured otherwise.
+		// Its server speaks HTTP/1.1 and HTTP/2, and its client speaks HTTP/2 by default. The patches make both speak HTTP/1.1.
 		files: map[string]string{"internal/memhttp/loopback.go": "loopback.go.txt"},
 		patches: slices.Concat(loopbackPatches, []patch{
 			{"internal/memhttp/memhttp.go", "	protocols.SetUnencryptedHTTP2(true)\n	listener :=", "	listener :="},
@@ -141,7 +140,7 @@ var suites = []suite{
 	{name: "cowboy", run: (*report).runCowboy},
 }
 
-// loopbackPatches make connect-go's test server listen on a socket instead of pipes in memory.
+// loopbackPatches make connect-go's test server listen on a socket instead of in-memory pipes.
 var loopbackPatches = []patch{
 	{"internal/memhttp/memhttp.go", "*memoryListener\n", "*loopback\n"},
 	{"internal/memhttp/memhttp.go", "newMemoryListener(\"1.2.3.4\")", "listen()"},
@@ -182,7 +181,7 @@ func (s *suite) prepare(dir string, o *options) error {
 	return s.addStandIn(dir, o)
 }
 
-// copy copies the module of a suite, or makes one of Go's files. The module cache can't be written to, the copy can.
+// copy copies the module of a suite, because the module cache is read-only, or creates a module from Go's files.
 func (s *suite) copy(dir string, o *options) error {
 	if s.module != "" {
 		downloaded, err := gotool.Download(filepath.Dir(dir), s.module, s.version)
@@ -219,7 +218,7 @@ func (s *suite) copy(dir string, o *options) error {
 // goSuite is the path of the module of one of Go's suites.
 const goSuite = "foreign.test/suite"
 
-// addStandIn copies the package standin, makes the tests use it, and the module require filo.
+// addStandIn copies package standin, makes the tests use it, and adds filo to the module's requirements.
 func (s *suite) addStandIn(dir string, o *options) error {
 	const name = "filostandin"
 	if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(o.repository, "internal/foreign/standin"))); err != nil {
@@ -241,7 +240,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 		return err
 	}
 	sums := filepath.Join(dir, "go.sum")
-	theirs, _ := os.ReadFile(sums) // Go's own suites have none
+	theirs, _ := os.ReadFile(sums) // Go's own suites have no go.sum
 	if err := os.WriteFile(sums, slices.Concat(theirs, ours), 0o644); err != nil {
 		return err
 	}
@@ -254,7 +253,7 @@ func (s *suite) addStandIn(dir string, o *options) error {
 
 var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// selected returns the functions that tests selects.
+// selected returns the test functions that the field tests selects.
 func (s *suite) selected(dir string) (names []string, err error) {
 	for pattern, function := range s.tests {
 		files, err := filepath.Glob(filepath.Join(dir, s.packages[0].dir, pattern))

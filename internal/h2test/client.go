@@ -1,4 +1,4 @@
-// Package h2test is an HTTP/2 client for tests: it sends whatever a test wants, even what isn't allowed, and its streams are connections.
+// Package h2test is an HTTP/2 client for tests. It sends any frames, even invalid ones, and its streams are net.Conns.
 package h2test
 
 import (
@@ -20,34 +20,34 @@ import (
 type Client struct {
 	conn net.Conn
 
-	writing sync.Mutex // orders frames; locked before mu
+	writing sync.Mutex // serializes the writing of frames; locked before mu
 	framer  *http2.Framer
 	block   bytes.Buffer   // guarded by writing
 	encoder *hpack.Encoder // guarded by writing
 	last    uint32         // the last stream; guarded by writing
 
 	mu       sync.Mutex
-	changed  sync.Cond // uses mu; signals that a field below has changed
+	changed  sync.Cond // uses mu; broadcasts that a field below has changed
 	settings map[http2.SettingID]uint32
 	initial  int64 // the server's initial window of a stream
 	window   int64 // the connection's
 	streams  map[uint32]*Stream
 	pings    int
 	goneAway bool
-	err      error // the end of the connection
+	err      error // the error that has ended the connection
 }
 
-// Stream is a stream as a net.Conn.
+// Stream is a stream of a Client. It implements net.Conn.
 type Stream struct {
 	ID     uint32
 	client *Client
 
-	// Guarded by the client's mu.
-	fields                []hpack.HeaderField // of the answer's head; nil until that has arrived
+	// The client's mu guards the fields below.
+	fields                []hpack.HeaderField // of the answer's head; nil until the head has arrived
 	received              []byte
 	ended                 bool // the server has ended its side
 	window                int64
-	finished              bool  // this side was ended
+	finished              bool  // this client has ended its side
 	err                   error // the stream was reset, by either side
 	readUntil, writeUntil time.Time
 }
@@ -60,7 +60,7 @@ func (e *ResetError) Error() string {
 	return fmt.Sprintf("the server has reset the stream: %v", e.Code)
 }
 
-// New begins HTTP/2 on a connection with these settings, and awaits the server's.
+// New sends the preface and these settings on a connection, and waits for the server's settings.
 func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
 	c := &Client{conn: conn, framer: http2.NewFramer(conn, conn), initial: 65535, window: 65535,
 		settings: make(map[http2.SettingID]uint32), streams: make(map[uint32]*Stream)}
@@ -68,7 +68,7 @@ func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
 	c.encoder = hpack.NewEncoder(&c.block)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.framer.AllowIllegalWrites = true
-	// A connection in memory has no room for bytes that aren't read.
+	// An in-memory connection has no buffer, so the client must read while it writes.
 	sent := make(chan error, 1)
 	c.writing.Lock()
 	go func() {
@@ -94,7 +94,7 @@ func New(conn net.Conn, settings ...http2.Setting) (*Client, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// read takes frames until the connection ends.
+// read reads and handles frames until the connection ends.
 func (c *Client) read() {
 	for {
 		f, err := c.framer.ReadFrame()
@@ -122,7 +122,7 @@ func (c *Client) take(f http2.Frame) {
 	answer()
 }
 
-// takeLocked takes a frame, and returns a function that sends the answer.
+// takeLocked handles a frame, and returns a function that sends the reply to the frame.
 func (c *Client) takeLocked(f http2.Frame) (answer func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Client) takeLocked(f http2.Frame) (answer func()) {
 	return nil
 }
 
-// Setting returns one of the server's settings.
+// Setting returns the server's value of a setting. ok is false if the server hasn't sent the setting.
 func (c *Client) Setting(id http2.SettingID) (value uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +190,7 @@ func (c *Client) Setting(id http2.SettingID) (value uint32, ok bool) {
 	return value, ok
 }
 
-// Ping awaits the answer to a PING, or the end of the connection.
+// Ping sends a PING, and waits for its answer or the end of the connection.
 func (c *Client) Ping() error {
 	c.mu.Lock()
 	before := c.pings
@@ -209,7 +209,7 @@ func (c *Client) Ping() error {
 	return c.err
 }
 
-// AwaitGoAway waits for GOAWAY, or the end of the connection, and reports whether GOAWAY has come.
+// AwaitGoAway waits for GOAWAY, or the end of the connection, and reports whether GOAWAY has arrived.
 func (c *Client) AwaitGoAway() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +219,7 @@ func (c *Client) AwaitGoAway() bool {
 	return c.goneAway
 }
 
-// Open sends the head of a request: names and values of fields, the pseudo-header fields first.
+// Open sends the head of a request on a new stream. fields alternates names and values, and begins with the pseudo-header fields.
 func (c *Client) Open(endStream bool, fields ...string) *Stream {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -241,12 +241,12 @@ func (c *Client) encodeLocked(fields []string) []byte {
 	return c.block.Bytes()
 }
 
-// Connect asks for a protocol by extended CONNECT.
+// Connect requests a protocol with extended CONNECT.
 func (c *Client) Connect(protocol, path string, fields ...string) *Stream {
 	return c.Open(false, append([]string{":method", "CONNECT", ":protocol", protocol, ":scheme", "http", ":path", path, ":authority", "filo.test"}, fields...)...)
 }
 
-// Get sends a GET request, and awaits the whole answer.
+// Get sends a GET request, and waits for the whole answer.
 func (c *Client) Get(path string) (status int, body string, err error) {
 	s := c.Open(true, ":method", "GET", ":scheme", "http", ":path", path, ":authority", "filo.test")
 	if status, err = s.Status(); err != nil {
@@ -256,7 +256,7 @@ func (c *Client) Get(path string) (status int, body string, err error) {
 	return status, string(b), err
 }
 
-// Status awaits the head of the answer. The error is a ResetError if the server resets the stream instead.
+// Status waits for the head of the answer, and returns the status. The error is a ResetError if the server resets the stream instead.
 func (s *Stream) Status() (int, error) {
 	c := s.client
 	c.mu.Lock()
@@ -270,7 +270,7 @@ func (s *Stream) Status() (int, error) {
 	return strconv.Atoi(s.field(":status"))
 }
 
-// Field returns a field of the answer's head, which Status has returned.
+// Field returns the value of a field in the answer's head. Call it after Status.
 func (s *Stream) Field(name string) string {
 	s.client.mu.Lock()
 	defer s.client.mu.Unlock()
@@ -286,7 +286,7 @@ func (s *Stream) field(name string) string {
 	return ""
 }
 
-// awaitLocked waits for something, until a deadline or the end of the stream or of the connection.
+// awaitLocked waits until so returns true. It fails at the deadline until, or when the stream or the connection ends.
 func (s *Stream) awaitLocked(until *time.Time, so func() bool) error {
 	c := s.client
 	for {
@@ -316,7 +316,7 @@ func (c *Client) wake() {
 	c.changed.Broadcast()
 }
 
-// Read is net.Conn's. The stream's window grows by the number of bytes read.
+// Read implements net.Conn. It opens the stream's window again by the number of bytes read.
 func (s *Stream) Read(p []byte) (int, error) {
 	c := s.client
 	c.mu.Lock()
@@ -341,7 +341,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write is net.Conn's.
+// Write implements net.Conn.
 func (s *Stream) Write(p []byte) (written int, err error) {
 	c := s.client
 	for written < len(p) {
@@ -369,14 +369,14 @@ func (s *Stream) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// Send sends DATA, whatever the windows and the state of the stream are.
+// Send sends DATA without regard to the windows and the state of the stream.
 func (s *Stream) Send(p []byte, endStream bool) error {
 	s.client.writing.Lock()
 	defer s.client.writing.Unlock()
 	return s.client.framer.WriteData(s.ID, endStream, p)
 }
 
-// CloseWrite ends this side.
+// CloseWrite ends the client's side of the stream.
 func (s *Stream) CloseWrite() error {
 	s.client.mu.Lock()
 	finished := s.finished || s.err != nil
@@ -389,7 +389,7 @@ func (s *Stream) CloseWrite() error {
 	return s.Send(nil, true)
 }
 
-// Close ends this side if it hasn't ended yet, and discards what arrives.
+// Close ends the client's side of the stream if it hasn't ended yet, and discards the rest of the answer.
 func (s *Stream) Close() error {
 	err := s.CloseWrite()
 	s.client.mu.Lock()
@@ -420,21 +420,21 @@ func (s *Stream) Reset(code http2.ErrCode) error {
 	return c.framer.WriteRSTStream(s.ID, code)
 }
 
-// LocalAddr is net.Conn's.
+// LocalAddr implements net.Conn.
 func (s *Stream) LocalAddr() net.Addr { return s.client.conn.LocalAddr() }
 
-// RemoteAddr is net.Conn's.
+// RemoteAddr implements net.Conn.
 func (s *Stream) RemoteAddr() net.Addr { return s.client.conn.RemoteAddr() }
 
-// SetDeadline is net.Conn's.
+// SetDeadline implements net.Conn.
 func (s *Stream) SetDeadline(t time.Time) error {
 	return errors.Join(s.SetReadDeadline(t), s.SetWriteDeadline(t))
 }
 
-// SetReadDeadline is net.Conn's.
+// SetReadDeadline implements net.Conn.
 func (s *Stream) SetReadDeadline(t time.Time) error { return s.setDeadline(&s.readUntil, t) }
 
-// SetWriteDeadline is net.Conn's.
+// SetWriteDeadline implements net.Conn.
 func (s *Stream) SetWriteDeadline(t time.Time) error { return s.setDeadline(&s.writeUntil, t) }
 
 func (s *Stream) setDeadline(until *time.Time, t time.Time) error {

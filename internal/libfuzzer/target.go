@@ -22,15 +22,16 @@ import (
 	"unsafe"
 )
 
-// seedsFolder names an environment variable. If it is set, the program writes the target's seeds into that folder, and ends.
+// seedsFolder is the name of an environment variable with a directory. If the variable is set, the program writes the target's seeds into the
+// directory, and ends.
 const seedsFolder = "FILO_FUZZ_SEEDS"
 
 var target testing.InternalFuzzTarget
 
-// Target names the target of this program. A package's init function calls it.
+// Target sets the fuzz target of this program. An init function in the package under test calls it.
 func Target(name string, f func(*testing.F)) { target = testing.InternalFuzzTarget{Name: name, Fn: f} }
 
-// entry is an input in the form in which package testing passes it.
+// entry is an input, with the same fields as package testing's own type.
 type entry = struct {
 	Parent     string
 	Path       string
@@ -40,8 +41,8 @@ type entry = struct {
 	IsSeed     bool
 }
 
-// engine replaces the fuzzing engine of the go command, which package testing uses in a program built by go test. The target is run twice:
-// first to get its arguments' types and its seeds, and then to receive inputs until the process ends.
+// engine replaces the fuzzing engine that package testing uses in a program built by go test. It runs the target twice: first to learn the
+// types of its arguments and its seeds, and then to pass inputs to it until the process ends.
 type engine struct {
 	types []reflect.Type
 	seeds []entry
@@ -68,7 +69,7 @@ func LLVMFuzzerTestOneInput(data *C.uint8_t, size C.size_t) C.int {
 	e := start()
 	values := decode(unsafe.Slice((*byte)(unsafe.Pointer(data)), int(size)), e.types)
 	if err := runInput(entry{Values: values}); err != nil {
-		// In a program whose main function isn't Go's, a panic aborts the process, which libFuzzer sees.
+		// The main function isn't written in Go, so a panic aborts the process, and libFuzzer reports a crash.
 		panic(fmt.Sprintf("%s fails with %#v:\n%v", target.Name, values, err))
 	}
 	return 0
@@ -77,12 +78,12 @@ func LLVMFuzzerTestOneInput(data *C.uint8_t, size C.size_t) C.int {
 var (
 	runInput func(entry) error
 	start    = sync.OnceValue(func() *engine {
-		os.Args = os.Args[:1] // the other flags are libFuzzer's
+		os.Args = os.Args[:1] // the other arguments are libFuzzer's
 		testing.Init()
 		e := &engine{run: make(chan func(entry) error)}
 		set("test.run", "^$")
 		set("test.fuzz", "^"+target.Name+"$")
-		set("test.fuzzcachedir", os.TempDir()) // must be set, and isn't used
+		set("test.fuzzcachedir", os.TempDir()) // package testing requires it, but doesn't use it here
 		e.main()
 		if e.types == nil {
 			panic("libfuzzer: " + target.Name + " hasn't called F.Fuzz")

@@ -1,6 +1,6 @@
-// Package libfuzzer lets libFuzzer call fuzz targets as they are, in whichever test package they stand: ossfuzz/build.sh compiles a package's
-// tests to an archive, with a file that names a target, and links it with libFuzzer's main function. The part that C calls has the build
-// tag libfuzzer.
+// Package libfuzzer lets libFuzzer call unchanged fuzz targets of any test package. ossfuzz/build.sh compiles a package's tests to an
+// archive, together with a file that names the target, and links the archive with libFuzzer's main function. The functions that C calls have
+// the build tag libfuzzer.
 package libfuzzer
 
 import (
@@ -10,8 +10,8 @@ import (
 	"reflect"
 )
 
-// decode makes arguments of these types out of libFuzzer's bytes. Numbers come first, eight bytes for each, so that a change of a text
-// doesn't move them. Then comes each text. All texts except the last have two bytes for their length. Missing bytes are zero.
+// decode converts libFuzzer's bytes to arguments of these types. The numbers come first, with eight bytes each, so that a change of a text's
+// length doesn't move them. The texts follow. Each text except the last begins with two bytes for its length. Missing bytes are zero.
 func decode(data []byte, types []reflect.Type) []any {
 	take := func(n int) []byte {
 		n = min(n, len(data))
@@ -44,7 +44,7 @@ func decode(data []byte, types []reflect.Type) []any {
 	return values
 }
 
-// encode returns bytes that decode turns into the values. It cuts all texts except the last at 65,535 bytes.
+// encode returns bytes that decode turns into the values. It truncates all texts except the last to 65,535 bytes.
 func encode(values []any) (data []byte) {
 	var texts [][]byte
 	for _, value := range values {
@@ -67,14 +67,14 @@ func encode(values []any) (data []byte) {
 
 func isText(t reflect.Type) bool { return t.Kind() == reflect.String || t.Kind() == reflect.Slice }
 
-// number makes a number, or a truth value, of a type that fuzz targets may have.
+// number converts u to a number or a boolean of the type t.
 func number(u uint64, t reflect.Type) any {
 	v := reflect.New(t).Elem()
 	switch {
 	case t.Kind() == reflect.Bool:
 		v.SetBool(u&1 == 1)
 	case v.CanInt():
-		v.SetInt(int64(u)) // which cuts
+		v.SetInt(int64(u)) // SetInt drops the high bits
 	case v.CanUint():
 		v.SetUint(u)
 	case t.Kind() == reflect.Float32:
@@ -87,7 +87,7 @@ func number(u uint64, t reflect.Type) any {
 	return v.Interface()
 }
 
-// bits is number's opposite.
+// bits is the inverse of number.
 func bits(v reflect.Value) uint64 {
 	switch {
 	case v.Kind() == reflect.Bool:

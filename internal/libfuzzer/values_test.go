@@ -22,7 +22,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A single argument gets libFuzzer's bytes as they are, and any bytes can be decoded to arguments.
+// A single text argument is libFuzzer's bytes without a change. Any bytes can be decoded to arguments.
 func TestDecode(t *testing.T) {
 	text, number := reflect.TypeFor[string](), reflect.TypeFor[uint32]()
 	for _, test := range []struct {

@@ -12,20 +12,20 @@ import (
 	"github.com/filohttp/filo/internal/conformance"
 )
 
-// client makes one visit of its kind after the other.
+// client makes one visit after the other: each uses a connection in the way of the client's kind.
 type client struct {
 	run    *run
 	kind   kind
-	count  *count // of all clients of the kind
+	count  *count // shared by all clients of the kind
 	random *rand.Rand
 }
 
 // kind is a way to use a server.
 type kind struct {
 	name string
-	// use does a client's work on a connection. Its error is the server's mistake, or errInterrupted.
+	// use does a client's work on a connection. It returns errInterrupted, or an error that describes the server's mistake.
 	use func(*visit) error
-	// tls says that use makes the handshake itself: the connection is one to the TLS port.
+	// tls says that the connection goes to the TLS port, where use makes the handshake.
 	tls bool
 }
 
@@ -64,7 +64,7 @@ var kinds = []kind{
 	{name: "h2-garbage", use: frameGarbage},
 }
 
-// work visits the server until ctx is done or something is wrong.
+// work makes visits until ctx is done or the server makes a mistake.
 func (c *client) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.visit()
@@ -72,7 +72,7 @@ func (c *client) work(ctx context.Context) {
 		case err == nil:
 		case errors.Is(err, errInterrupted):
 			c.count.interrupted.Add(1)
-			time.Sleep(5 * time.Millisecond) // while no server is there
+			time.Sleep(5 * time.Millisecond) // no server may be running now
 		default:
 			c.run.fail(fmt.Errorf("%s, server %d: %w", c.kind.name, c.run.lives.number(), err))
 			return
@@ -98,7 +98,7 @@ func repeat(most int, next func(*visit) *request) func(*visit) error {
 	}
 }
 
-// helloSoon lets the connection become idle now and then.
+// helloSoon returns a request, sometimes after a pause in which the connection becomes idle.
 func helloSoon(v *visit) *request {
 	if v.random.IntN(8) == 0 {
 		v.sleep(10 * time.Millisecond)
@@ -122,7 +122,7 @@ func pipelined(v *visit) error {
 		requests := v.some(24)
 		b := encode(requests...)
 		if v.random.IntN(2) == 0 {
-			// A part of the batch is sent separately, and ends anywhere.
+			// Send a part of the batch separately. It may end anywhere, even within a head.
 			cut := v.random.IntN(min(len(b), 16<<10))
 			v.Write(b[:cut])
 			v.sleep(time.Millisecond)
@@ -135,7 +135,7 @@ func pipelined(v *visit) error {
 	return nil
 }
 
-// continued sends a body when the server asks for it.
+// continued sends Expect: 100-continue, and sends the body after the 100.
 func continued(v *visit) error {
 	q := v.upload(1 + v.random.IntN(100<<10))
 	q.fields += "Expect: 100-continue\r\n"
@@ -153,8 +153,8 @@ func continued(v *visit) error {
 	return v.exchangeAs(q.body, q)
 }
 
-// pieces sends bodies in two or three parts, one so soon after the other that the server has just found no more bytes, and is about to wait
-// for them.
+// pieces sends each request in two or three parts. The pauses are so short that the next part often arrives just after the server has found
+// no more bytes, but before it waits for them.
 func pieces(v *visit) error {
 	for range 1 + v.random.IntN(30) {
 		q := v.upload(v.random.IntN(64 << 10))
@@ -172,14 +172,14 @@ func pieces(v *visit) error {
 	return nil
 }
 
-// panics also checks that the connection stays open.
+// panics requests a panic, between two other requests that show that the connection stays open.
 func panics(v *visit) error {
 	return v.exchange(v.call("/hello"), v.fails("/panic", 500), v.call("/hello"))
 }
 
-// bursts sends several requests at once, each on a connection of its own, and waits for all answers before the next burst. If the server
-// has few places, most of the requests wait in its queue, and the clients of some leave. After a burst nothing comes that could wake a
-// request that the server has forgotten.
+// bursts sends several requests at once, each on a separate connection, and waits for all answers before the next burst. If the server may
+// run only few handlers at once, most of the requests wait in its queue, and some of their clients disconnect. Nothing follows a burst, so no
+// later request can wake one that the server has forgotten in its queue.
 func bursts(v *visit) error {
 	all := []*visit{v}
 	for range 2 + v.random.IntN(6) {
@@ -222,7 +222,7 @@ func (v *visit) leaveQueue() error {
 	return nil
 }
 
-// slowHeads sends a head byte by byte. On a busy machine, where the pauses last longer, the rest comes at once, before the server's
+// slowHeads sends a head byte by byte. On a busy machine the pauses last longer, so it sends the rest at once after half of the server's
 // ReadHeaderTimeout.
 func slowHeads(v *visit) error {
 	for range 1 + v.random.IntN(2) {
@@ -234,7 +234,7 @@ func slowHeads(v *visit) error {
 				break
 			}
 			if _, err := v.Write(head[i : i+1]); err != nil {
-				break // receive says whether that may be
+				break // receive decides whether the connection may have ended
 			}
 			v.sleep(2 * time.Millisecond)
 		}
@@ -245,7 +245,7 @@ func slowHeads(v *visit) error {
 	return nil
 }
 
-// slowReaders read a large answer so slowly that the server has to wait before it sends the rest.
+// slowReaders reads a large answer so slowly that the server must wait before it can send the rest.
 func slowReaders(v *visit) error {
 	v.SetReadBuffer(16 << 10)
 	v.slow = 2 * time.Millisecond
@@ -255,7 +255,7 @@ func slowReaders(v *visit) error {
 	return v.exchange(v.content(largeBody))
 }
 
-// halfCloses ends the client's side after the last request, and receives its answers all the same.
+// halfCloses closes its writing half after the last request. The server must still send all answers.
 func halfCloses(v *visit) error {
 	requests := v.some(6)
 	v.Write(encode(requests...))
@@ -269,7 +269,8 @@ func halfCloses(v *visit) error {
 	return v.end()
 }
 
-// hijacks takes a connection over and sends lines both ways. From its first line on, a shutdown doesn't affect it.
+// hijacks requests /hijack, whose handler hijacks the connection, and exchanges lines with it. Once the first line has arrived, a shutdown
+// may not end the connection.
 func hijacks(v *visit) error {
 	q := v.call("/hijack")
 	early := fmt.Sprintf("early %d\n", q.number)
@@ -298,7 +299,7 @@ func hijacks(v *visit) error {
 	return v.end()
 }
 
-// line checks that a hijacked connection sends a line.
+// line reads a line from a hijacked connection, and compares it to want.
 func (v *visit) line(q *request, want string) error {
 	line, err := v.reader.ReadString('\n')
 	if err != nil || line != want {

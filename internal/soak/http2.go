@@ -15,15 +15,16 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// overHTTP2 uses a connection by net/http's client, for several requests at once: use returns a function that makes one request after the
-// other.
+// overHTTP2 uses a connection through net/http's client, with several streams at once: use is called for each of them, and returns a function
+// that makes one request after the other.
 func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error {
 	return func(v *visit) error {
 		transport := v.transport()
 		transport.Protocols.SetUnencryptedHTTP2(!v.kind.tls)
 		transport.Protocols.SetHTTP2(v.kind.tls)
 		defer transport.CloseIdleConnections()
-		// A first request alone opens the connection. If it were cancelled meanwhile, the connection would be, too.
+		// The first request, which opens the connection, is made alone: if a request is cancelled while it opens the connection, net/http
+		// gives up the connection, too.
 		if err := v.do(context.Background(), transport, v.call("/hello")); err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error 
 	}
 }
 
-// transport returns net/http's client for the connection. The caller sets its protocol.
+// transport returns a net/http client that uses only the visit's connection. The caller sets its protocol.
 func (v *visit) transport() *http.Transport {
 	return &http.Transport{
 		Protocols: new(http.Protocols), DisableCompression: true,
@@ -47,7 +48,7 @@ func (v *visit) transport() *http.Transport {
 	}
 }
 
-// overTLS uses a connection of HTTP/1.1 by net/http's client.
+// overTLS uses a TLS connection for HTTP/1.1, through net/http's client.
 func overTLS(v *visit) error {
 	transport := v.transport()
 	transport.Protocols.SetHTTP1(true)
@@ -55,7 +56,7 @@ func overTLS(v *visit) error {
 	return mixed(v)(transport)
 }
 
-// unanswered returns the error for a request that has got no answer.
+// unanswered returns the error for a request whose answer hasn't begun.
 func (v *visit) unanswered(q *request, err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -66,12 +67,12 @@ func (v *visit) unanswered(q *request, err error) error {
 	return fmt.Errorf("%s: no answer: %w", q, err)
 }
 
-// do sends a request and checks its answer, unless the context ends before.
+// do sends a request and checks its answer. If ctx ends first, it returns the error of ctx.
 func (v *visit) do(ctx context.Context, transport *http.Transport, q *request) error {
 	var body io.Reader
 	switch {
 	case q.unsized:
-		body = io.MultiReader(bytes.NewReader(q.content)) // its length can't be known
+		body = io.MultiReader(bytes.NewReader(q.content)) // a reader whose length net/http can't find out
 	case q.content != nil:
 		body = bytes.NewReader(q.content)
 	}
@@ -128,7 +129,7 @@ func mixed(v *visit) func(*http.Transport) error {
 	}
 }
 
-// cancels cancels requests at any time, and then makes one that must be answered.
+// cancels cancels a request at a random time, and then makes one that must be answered.
 func cancels(v *visit) func(*http.Transport) error {
 	all := []*request{v.upload(largeBody), v.stream(largeBody), v.content(largeBody), v.call("/sleep"), v.call("/context"), v.any()}
 	first, last := v.random.IntN(len(all)), v.call("/hello")
@@ -144,7 +145,7 @@ func cancels(v *visit) func(*http.Transport) error {
 	}
 }
 
-// gone resets the stream of a handler that waits for exactly that.
+// gone resets the stream of a handler that waits for this reset.
 func gone(v *visit) func(*http.Transport) error {
 	q, last := v.call("/gone"), v.call("/hello")
 	after := 10*time.Millisecond + time.Duration(v.random.Int64N(int64(20*time.Millisecond)))
@@ -158,7 +159,7 @@ func gone(v *visit) func(*http.Transport) error {
 	}
 }
 
-// bothWays reads the echo of its bytes before it sends more.
+// bothWays sends a piece of its body, and reads the echo of the piece before it sends the next one.
 func bothWays(v *visit) func(*http.Transport) error {
 	q := v.newRequest("POST", "/both-ways", "")
 	q.want = v.run.pattern.Cut(q.number, v.random.IntN(200<<10))
@@ -170,7 +171,7 @@ func bothWays(v *visit) func(*http.Transport) error {
 		if err != nil {
 			return err
 		}
-		// The answer begins with the first piece, or with the end of the request.
+		// RoundTrip returns when the answer begins, so the first piece, or the end of the request, must be sent before.
 		rest := q.want
 		next := func() {
 			p := rest[:min(piece, len(rest))]

@@ -14,12 +14,12 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// newFrames begins with the preface and these settings, which Send sends with the first frames.
+// newFrames returns a client that writes raw frames. Its first Send also sends the preface and these settings.
 func (v *visit) newFrames(settings ...http2.Setting) *filotest.RawHTTP2 {
 	return filotest.NewRawHTTP2(nil, v, settings...)
 }
 
-// addRequest adds a request, whose content comes in frames of up to most bytes.
+// addRequest adds the frames of a request, with DATA of up to most bytes each.
 func addRequest(c *filotest.RawHTTP2, id uint32, q *request, most int) {
 	c.Request(id, q.target, len(q.content) == 0, ":method", q.method)
 	for rest := q.content; len(rest) > 0; {
@@ -29,8 +29,8 @@ func addRequest(c *filotest.RawHTTP2, id uint32, q *request, most int) {
 	}
 }
 
-// windows begins with closed windows, and opens them bit by bit: the server must send exactly what each of them allows. RawHTTP2 checks
-// that the server sends no more.
+// windows starts with streams whose windows are closed, and opens them bit by bit. The server must send exactly as much as each window
+// allows: RawHTTP2 checks that it doesn't send more.
 func windows(v *visit) error {
 	c := v.newFrames(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	open := make(map[uint32]*request)
@@ -44,7 +44,7 @@ func windows(v *visit) error {
 		addRequest(c, id, q, 0)
 	}
 	c.Send()
-	granted := 0 // of the connection's window, since it was opened last
+	granted := 0 // bytes that stream windows have allowed, minus those by which the connection's window has grown
 	for len(open) > 0 {
 		ids := slices.Sorted(maps.Keys(open))
 		id := ids[v.random.IntN(len(ids))]
@@ -80,7 +80,7 @@ func windows(v *visit) error {
 	return nil
 }
 
-// take takes a frame. A server that shuts down may end the connection, and says so.
+// take reads and handles a frame. A server that shuts down may end the connection, after a GOAWAY.
 func (v *visit) take(c *filotest.RawHTTP2) error {
 	err := c.Take()
 	switch {
@@ -96,7 +96,7 @@ func (v *visit) take(c *filotest.RawHTTP2) error {
 	return nil
 }
 
-// someFrames are the bytes of a client that opens its windows, sends bodies, and cancels some requests.
+// someFrames returns the bytes of a client that opens its windows, sends bodies, and cancels some requests.
 func (v *visit) someFrames() []byte {
 	c := v.newFrames(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}).Open(0, 1<<24)
 	requests := v.some(6)
@@ -121,7 +121,7 @@ func (v *visit) someFrames() []byte {
 	return c.Out.Bytes()
 }
 
-// cuts ends a connection anywhere within the bytes that it sends.
+// cuts sends only the beginning of its frames, and ends the connection.
 func cuts(v *visit) error {
 	b := v.someFrames()
 	v.Write(b[:v.random.IntN(len(b)+1)])
@@ -137,14 +137,15 @@ func cuts(v *visit) error {
 	return nil
 }
 
-// frameGarbage changes some of the bytes that it sends. Whatever they mean, the connection must end soon after the client's side has ended.
+// frameGarbage changes some bytes of its frames at random. Whatever the new bytes mean, the server must end the connection soon after the
+// client has closed its writing half.
 func frameGarbage(v *visit) error {
 	b := v.someFrames()
 	for range 1 + v.random.IntN(4) {
 		b[v.random.IntN(len(b))] = byte(v.random.Uint32())
 	}
 	go func() {
-		v.Write(b) // the server needn't read all of it
+		v.Write(b) // the server may end the connection before it has read everything
 		v.CloseWrite()
 	}()
 	if _, err := io.Copy(io.Discard, v.reader); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -9,12 +9,12 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// leakCheck compares what the process holds with what it held at the beginning.
+// leakCheck compares the process's goroutines, descriptors and memory with those at the beginning.
 type leakCheck struct {
 	settling time.Duration
 	start    kit.Footprint
-	settled  bool   // a check was made
-	memory   uint64 // how much may be in use
+	settled  bool   // a check has succeeded
+	memory   uint64 // the limit for later checks
 }
 
 func newLeakCheck(settling time.Duration) (*leakCheck, error) {
@@ -25,7 +25,7 @@ func newLeakCheck(settling time.Duration) (*leakCheck, error) {
 	return &leakCheck{settling: settling, start: start, memory: start.Memory + kit.KeptBuffers + kit.MemorySlack}, err
 }
 
-// warmUp makes the runtime open the descriptors that it opens for a program's first connection.
+// warmUp opens a connection, since the runtime opens some descriptors of its own with a program's first connection.
 func warmUp() error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,7 +39,7 @@ func warmUp() error {
 	return netConn.Close()
 }
 
-// check waits until nothing is left that was started since the beginning.
+// check waits until the process holds no more goroutines, descriptors and memory than allowed. It fails after the settling time.
 func (c *leakCheck) check() (kit.Footprint, error) {
 	for end := time.Now().Add(c.settling); ; time.Sleep(20 * time.Millisecond) {
 		now, err := kit.Measure()
@@ -48,7 +48,7 @@ func (c *leakCheck) check() (kit.Footprint, error) {
 		}
 		if err = c.compare(now); err == nil {
 			if !c.settled {
-				// The free lists are filled by the first period, so later checks are stricter.
+				// The free lists are full after the first period, so later checks are stricter.
 				c.settled, c.memory = true, now.Memory+kit.MemorySlack
 			}
 			return now, nil

@@ -16,33 +16,33 @@ import (
 )
 
 const (
-	// headTime is the server's ReadHeaderTimeout: silent clients wait for it.
+	// headTime is the server's ReadHeaderTimeout. Silent clients wait until it expires.
 	headTime = 4 * time.Second
-	// listenTime is how long listening is retried while the address is taken: meanwhile the system may have lent its port to another
+	// listenTime is how long listening is retried while the address is in use: between two servers, the system may assign the port to another
 	// program's outgoing connection.
 	listenTime = 5 * time.Second
 )
 
-// lives are the servers that run one after the other, all at the same addresses. Clients may use only its field phase and the addresses.
+// lives runs servers one after the other, all at the same addresses. Clients may use only the field phase and the addresses.
 type lives struct {
 	run *run
-	// phase is odd while a server runs, and changes before the server starts or stops: a connection that was opened in an odd phase must
-	// not fail while that phase lasts.
+	// phase is odd while a server runs. It becomes odd when the server has started, and even before its shutdown begins. So a connection that
+	// was opened in an odd phase must not fail while this phase lasts.
 	phase      atomic.Int64
-	address    string // to listen at, and, from the first server on, to dial
-	tlsAddress string // the same with TLS
+	address    string // listened at; once the first server listens, also the address to dial
+	tlsAddress string // the same for TLS
 
 	tls    *tls.Config
 	server *filo.Server
 	site   *site
 	served chan error // the results of Serve and ServeTLS
 
-	// The servers that have ended: sums of their Stats, and the longest of their shutdowns.
+	// These fields are about the servers that have ended: sums of their Stats, and the duration of the longest shutdown.
 	handoffs, retakes, spawned uint64
 	longest                    time.Duration
 }
 
-// number returns the number of the latest server.
+// number returns the number of the current server, or of the last one if none runs.
 func (l *lives) number() int64 { return (l.phase.Load() + 1) / 2 }
 
 func (l *lives) String() string {
@@ -81,7 +81,7 @@ func (l *lives) begin() error {
 		listener.Close()
 		return fmt.Errorf("server %d can't listen for TLS: %w", l.number()+1, err)
 	}
-	if l.number() == 0 { // there are no clients yet
+	if l.number() == 0 { // no client runs yet, so the addresses may change
 		l.address, l.tlsAddress = listener.Addr().String(), tlsListener.Addr().String()
 	}
 	served := make(chan error, 2)
@@ -92,7 +92,7 @@ func (l *lives) begin() error {
 	return nil
 }
 
-// listen opens a socket in the way that the server does, or a plain one.
+// listen opens a listener: at random, with Server.Listen or net.Listen.
 func (l *lives) listen(server *filo.Server, address string) (net.Listener, error) {
 	listen := server.Listen
 	if l.run.random.IntN(2) == 0 {
@@ -110,7 +110,7 @@ func (l *lives) listen(server *filo.Server, address string) (net.Listener, error
 func (l *lives) end() error {
 	r, number := l.run, l.number()
 	l.phase.Add(1)
-	ctx, cancel := context.WithTimeout(r.failed, r.patience*2/3) // the longest thing that it waits for is headTime
+	ctx, cancel := context.WithTimeout(r.failed, r.patience*2/3) // a shutdown waits for headTime at most
 	defer cancel()
 	start := time.Now()
 	if err := l.server.Shutdown(ctx); err != nil {
@@ -129,7 +129,7 @@ func (l *lives) end() error {
 	}
 	left := inside.Leftover(l.server)
 	for end := time.Now().Add(r.settling); left != "" && time.Now().Before(end); left = inside.Leftover(l.server) {
-		time.Sleep(time.Millisecond) // the last worker may be about to end
+		time.Sleep(time.Millisecond) // the last worker may not have ended yet
 	}
 	if left != "" {
 		return fmt.Errorf("server %d: after Shutdown these are counted:\n%s", number, left)
@@ -141,9 +141,9 @@ func (l *lives) end() error {
 	return nil
 }
 
-// watchfulLog makes the run fail when the server logs a warning or an error. Exceptions are the panics that clients request, and refusals:
-// rude clients are meant to be refused, and other clients fail if they are. Other mistakes of clients aren't logged, so a record means
-// trouble of the server itself.
+// watchfulLog makes the run fail when the server logs a warning or an error. There are two exceptions: the panics that clients request, and
+// refusals, which are right for rude clients and make the other clients fail anyway. The server doesn't log other mistakes of clients, so any
+// other record shows a fault of the server itself.
 type watchfulLog struct{ run *run }
 
 func (w watchfulLog) Write(record []byte) (int, error) {

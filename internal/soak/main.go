@@ -1,6 +1,6 @@
-// Command soak loads a filo server with mixed work for a long time, checks every answer byte for byte, and restarts the server under load.
-// It looks for what is left behind: goroutines, descriptors, memory, and counts of the server. It also finds connections whose owners the
-// server forgets to wake, which clients hardly notice. It exits with 1 at the first wrong answer, leak or forgotten connection.
+// Command soak loads a filo server with mixed work for a long time, checks every answer byte for byte, and restarts the server under load. It
+// looks for leaks: of goroutines, descriptors and memory, and in the server's counts. It also finds waiting goroutines and connections that
+// the server forgets to wake, which clients hardly notice. It exits with 1 at the first wrong answer, leak or forgotten wake-up.
 package main
 
 import (

@@ -8,19 +8,21 @@ import (
 )
 
 const (
-	// overdueTime is how long a connection may wait although its input or room is there, if its loop has looked for events that often
-	// meanwhile. The first checks would find the event; the others are for a busy machine, where goroutines stand still between two
-	// statements. The time is less than a second, after which a read of a body checks by itself whether it has missed input.
+	// overdueTime is how long a connection may wait although it has input or room to write, if its loop has checked for events overdueLooks
+	// times in that time. Usually the loop's first check finds the event. The later checks are for a busy machine, where a goroutine may
+	// stand still between two statements. The time is less than a second, because after a second a read of a body checks by itself whether it
+	// has missed input.
 	overdueTime, overdueLooks = 700 * time.Millisecond, 40
-	// starvedTime is how long such a connection, or a request in the queue while a place is free, may wait in any case: on a busy machine
-	// the loop, or the goroutine that has just left a place, may not get to run.
+	// starvedTime is how long such a connection may wait at most, however often its loop has checked for events. It is also the limit for a
+	// request in the queue while another handler could run. It is long because, on a busy machine, the loop or the goroutine that must wake
+	// the request may not get to run.
 	starvedTime = 20 * time.Second
-	// lookTime is the time between two checks of the connections. If the process is stopped for longer, that time counts as one lookTime.
+	// lookTime is the time between two checks by watchOverdue. If the process is stopped for longer, the stop counts as one lookTime.
 	lookTime = 50 * time.Millisecond
 )
 
 // watchOverdue makes the run fail if the server forgets to wake a goroutine or a connection, until ended is closed. A client would hardly
-// notice: when most waits time out, they check once more, find the input, and go on. overdue is inside.Overdue for the server.
+// notice: most waits check once more when they time out, find the input, and go on. overdue calls inside.Overdue for the server.
 func (r *run) watchOverdue(overdue func(found func(hooks.OverdueWait)), ended <-chan struct{}) {
 	type wait struct {
 		hooks.OverdueWait

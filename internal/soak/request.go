@@ -19,15 +19,15 @@ type request struct {
 	method string
 	target string
 	http10 bool
-	fields string // each with its line end
-	body   []byte // in the form in which HTTP/1 sends it
-	// content is the body, regardless of the protocol. unsized says that its length isn't announced.
+	fields string // header lines, each with CRLF
+	body   []byte // as sent over HTTP/1, perhaps in chunks
+	// content is the body without chunk framing. unsized says that its length isn't announced.
 	content []byte
 	unsized bool
 
 	status int
 	want   []byte
-	// anyBody accepts any body: the body of an error is the server's own text.
+	// anyBody accepts any body, since the server chooses the text of an error.
 	anyBody bool
 	// last says that the connection ends after the answer.
 	last bool
@@ -59,7 +59,7 @@ func encode(requests ...*request) []byte {
 	return b
 }
 
-// answer is an answer, regardless of the protocol.
+// answer is an answer over any protocol.
 type answer struct {
 	status   int
 	values   func(field string) []string
@@ -91,14 +91,14 @@ func (q *request) check(r *answer) error {
 	return kit.Compare(r.body, q.want)
 }
 
-// call is a request for a text.
+// call returns a GET, whose answer is the text of the path.
 func (c *client) call(path string) *request {
 	q := c.newRequest("GET", path, "")
 	q.want = []byte(text(path, q.number))
 	return q
 }
 
-// look is a HEAD.
+// look returns a HEAD request.
 func (c *client) look() *request {
 	q := c.call("/hello")
 	q.method = "HEAD"
@@ -127,7 +127,7 @@ func (c *client) stream(size int) *request {
 	return q
 }
 
-// upload is a request with a body, of a known length or in chunks.
+// upload returns a request with a body, of a known length or in chunks.
 func (c *client) upload(size int) *request {
 	query := ""
 	if c.random.IntN(2) == 0 {
@@ -145,7 +145,7 @@ func (c *client) upload(size int) *request {
 	return q
 }
 
-// chunks cuts a body into chunks at random places.
+// chunks encodes a body in chunks of random sizes.
 func (c *client) chunks(content []byte) []byte {
 	var b bytes.Buffer
 	for most := 1 + len(content)/2; len(content) > 0; {
@@ -157,7 +157,7 @@ func (c *client) chunks(content []byte) []byte {
 	return b.Bytes()
 }
 
-// any returns a small request of any kind whose connection lives on.
+// any returns a small request of a random kind, after whose answer the connection stays open.
 func (c *client) any() *request {
 	switch c.random.IntN(12) {
 	case 0:

@@ -14,14 +14,14 @@ import (
 	"github.com/filohttp/filo/internal/conformance"
 )
 
-// resets ends connections by a reset, in any state.
+// resets ends its connection with a TCP reset, in a random state.
 func resets(v *visit) error {
 	v.abandon()
 	v.reset()
 	return nil
 }
 
-// leaves closes connections in any state.
+// leaves closes its connection in a random state.
 func leaves(v *visit) error {
 	v.abandon()
 	return nil
@@ -54,7 +54,7 @@ func (v *visit) abandon() {
 	v.count.done.Add(1)
 }
 
-// watchedResets resets connections whose handlers wait for exactly that.
+// watchedResets resets a connection whose handler waits for this reset.
 func watchedResets(v *visit) error {
 	v.Write(encode(v.call("/gone")))
 	v.sleep(30 * time.Millisecond)
@@ -63,13 +63,13 @@ func watchedResets(v *visit) error {
 	return nil
 }
 
-// refused are requests that get an error, after which the server ends the connection in any case: those of the conformance table, and one
-// whose body is too large.
+// refused holds requests that get an error, after which the server ends the connection: those of the conformance table, and one whose body is
+// too large.
 var refused = func() [][]byte {
 	requests := [][]byte{[]byte("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n")}
 	for _, c := range conformance.Table() {
 		if strings.HasPrefix(c.Raw, "PRI ") {
-			continue // the server takes it for a beginning of HTTP/2, correctly
+			continue // the server rightly takes it for the beginning of HTTP/2's preface
 		}
 		if c.Then == conformance.Closes && !c.HalfClose && !c.May100 && len(c.Want) == 1 && c.Want[0].Status >= 400 {
 			requests = append(requests, []byte(c.Raw))
@@ -78,14 +78,14 @@ var refused = func() [][]byte {
 	return requests
 }()
 
-// garbage sends bytes that aren't HTTP. It may get an answer that says so, or none, and then the connection's end.
+// garbage sends bytes that aren't valid HTTP. The server may answer with an error, and must end the connection.
 func garbage(v *visit) error {
 	var before []*request
 	if v.random.IntN(2) == 0 {
 		before = v.some(3)
 	}
 	bad := v.garble()
-	behind := v.call("/hello") // bytes after the end, which the server must not interpret
+	behind := v.call("/hello") // the server must not read a request after the invalid bytes
 	if err := v.exchangeAs(slices.Concat(encode(before...), bad, encode(behind)), before...); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func garbage(v *visit) error {
 	return nil
 }
 
-// garble returns a request that is refused, or random bytes that can't be the beginning of one.
+// garble returns a request that the server must refuse, or random bytes that can't begin a request.
 func (v *visit) garble() []byte {
 	if v.random.IntN(2) == 0 {
 		return refused[v.random.IntN(len(refused))]
@@ -108,14 +108,14 @@ func (v *visit) garble() []byte {
 	return append(b, "\r\n\r\n"...)
 }
 
-// silence sends a part of a head, or nothing, and waits until the server closes the connection.
+// silence sends an incomplete head, or nothing, and waits until the server closes the connection.
 func silence(v *visit) error {
 	b := encode(v.call("/hello"))
 	v.Write(b[:v.random.IntN(len(b))])
 	return v.refusal()
 }
 
-// refusal reads to the connection's end, which must come soon. Only an error may come before it.
+// refusal reads until the connection ends, which must happen soon. The server may only send an error before.
 func (v *visit) refusal() error {
 	b, err := io.ReadAll(v.reader)
 	switch {

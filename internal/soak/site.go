@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// panicValue is the value of the handler that panics.
+	// panicValue is the value with which the handler of /panic panics.
 	panicValue = "asked for by the soak"
-	// hijackTime is how long a hijacked connection lives at most.
+	// hijackTime is how long a hijacked connection may last.
 	hijackTime = 30 * time.Second
 )
 
@@ -33,7 +33,7 @@ type site struct {
 	run     *run
 	pattern kit.Pattern
 	routes  map[string]*route
-	entered bool // the routes have classes of their own
+	entered bool // requests enter the class of their route
 	running atomic.Int64
 }
 
@@ -42,7 +42,7 @@ type route struct {
 	handle handler
 }
 
-// handler handles the request of a number.
+// handler handles the request with this number.
 type handler func(c *filo.Ctx, number uint64) error
 
 func newSite(r *run) *site {
@@ -56,7 +56,7 @@ func newSite(r *run) *site {
 		"/stream":    s.stream,
 		"/upload":    upload,
 		"/both-ways": bothWaysHandler,
-		"/echo":      upload, // of the conformance table's requests
+		"/echo":      upload, // requested by the conformance table's cases
 		"/context":   withContext,
 		"/gone":      s.awaitGone,
 		"/hijack":    hijack,
@@ -67,7 +67,7 @@ func newSite(r *run) *site {
 	return s
 }
 
-// serve answers a request. Requests of the conformance table have no number: theirs is 0.
+// serve answers a request. Requests of the conformance table have no number, so serve uses 0.
 func (s *site) serve(c *filo.Ctx) error {
 	s.running.Add(1)
 	defer s.running.Add(-1)
@@ -88,7 +88,7 @@ func (s *site) serve(c *filo.Ctx) error {
 // text is the body of most answers.
 func text(path string, number uint64) string { return fmt.Sprintf("%s %d\n", path, number) }
 
-// says answers with the text in its path, after some work.
+// says returns a handler that does some work, and answers with the text for its path and number.
 func says(work func(number uint64)) handler {
 	return func(c *filo.Ctx, number uint64) error {
 		work(number)
@@ -96,7 +96,7 @@ func says(work func(number uint64)) handler {
 	}
 }
 
-// mostlyQuick is usually quick, and now and then isn't: so loops are taken away from it.
+// mostlyQuick usually returns at once. Sometimes it doesn't, so that another goroutine must take over the loop in whose goroutine it runs.
 func mostlyQuick(number uint64) {
 	switch number % 500 {
 	case 1:
@@ -112,13 +112,13 @@ func spin(d time.Duration) {
 	}
 }
 
-// content answers with a part of the pattern: a copy if it is small, otherwise the pattern itself.
+// content answers with a part of the pattern. It copies a small part, and passes a large part without a copy.
 func (s *site) content(c *filo.Ctx, number uint64) error {
 	size, err := c.Request.Query().Int("size")
 	if err != nil {
 		return err
 	}
-	if size < 0 || size > largeBody { // a number in a request that a client has garbled
+	if size < 0 || size > largeBody { // a client may have garbled the request
 		return filo.Error(400, "the size")
 	}
 	body := s.pattern.Cut(number, size)
@@ -128,7 +128,7 @@ func (s *site) content(c *filo.Ctx, number uint64) error {
 	return c.BytesNoCopy(200, "application/octet-stream", body)
 }
 
-// stream answers with a part of the pattern in pieces. If the request has "length", it announces the length.
+// stream answers with a part of the pattern, written in pieces. If the query has "length", it sets Content-Length.
 func (s *site) stream(c *filo.Ctx, number uint64) error {
 	query := c.Request.Query()
 	size, sizeErr := query.Int("size")
@@ -157,7 +157,7 @@ func (s *site) stream(c *filo.Ctx, number uint64) error {
 	return nil
 }
 
-// bothWaysHandler echoes input as it arrives.
+// bothWaysHandler echoes each part of the request's body as soon as it arrives.
 func bothWaysHandler(c *filo.Ctx, _ uint64) error {
 	w, body, buffer := c.Stream(), c.BodyReader(), make([]byte, 16<<10)
 	for {
@@ -179,7 +179,7 @@ func bothWaysHandler(c *filo.Ctx, _ uint64) error {
 	}
 }
 
-// upload answers with the length and the hash of the body, which it reads whole or as a stream.
+// upload answers with the length and the hash of the body. It reads the body with Body or BodyReader, as the query says.
 func upload(c *filo.Ctx, number uint64) error {
 	read := c.Body
 	if !c.Request.Query().Has("whole") {
@@ -196,7 +196,7 @@ func receipt(number uint64, body []byte) string {
 	return fmt.Sprintf("%d %d %x\n", number, len(body), sha256.Sum256(body))
 }
 
-// withContext works for a client that it watches. A client that stays must not look gone.
+// withContext uses the request's context for a moment. The context must not end while the client stays connected.
 func withContext(c *filo.Ctx, number uint64) error {
 	ctx := c.Context()
 	select {
@@ -207,7 +207,7 @@ func withContext(c *filo.Ctx, number uint64) error {
 	return c.Text(200, text("/context", number))
 }
 
-// awaitGone waits for its client to reset the connection, which the client does. The context must end soon.
+// awaitGone waits until its client resets the connection, or the stream. The context must end soon after.
 func (s *site) awaitGone(c *filo.Ctx, number uint64) error {
 	ctx, soon := c.Context(), s.run.patience/3
 	select {
@@ -221,7 +221,8 @@ func (s *site) awaitGone(c *filo.Ctx, number uint64) error {
 	return ctx.Err()
 }
 
-// hijack echoes lines, in the handler or after it, until one says quit or the client leaves.
+// hijack echoes lines until a line says quit or the client disconnects. Half of the calls do so in the handler, the others in a goroutine
+// that outlives it.
 func hijack(c *filo.Ctx, number uint64) error {
 	netConn, buffered, err := c.Hijack()
 	if err != nil {

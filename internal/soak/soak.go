@@ -27,16 +27,16 @@ type config struct {
 	duration time.Duration
 	blocking bool
 	seed     uint64
-	places   int           // the server's Concurrency, with a queue; 0 for the default
+	places   int           // the server's Concurrency, and its queue is enabled; 0 for the default without a queue
 	kinds    []kind        // of clients
 	clients  int           // of each kind
-	pause    time.Duration // pause of a client between two connections, at most
-	span     time.Duration // a server is shut down after one to two times this
-	step     time.Duration // by how much the wall clock is set meanwhile, forwards and backwards
+	pause    time.Duration // the maximum pause of a client between two connections
+	span     time.Duration // a server is shut down after one to two spans
+	step     time.Duration // by how much the wall clock is set forwards and backwards during the run
 	patience time.Duration // how long a client waits before it reports a hang
-	settling time.Duration // how long remains may take to go away
+	settling time.Duration // how long goroutines and descriptors may take to disappear
 	output   io.Writer
-	// wrap changes the server's handler: tests use it to make the handler wrong.
+	// wrap wraps the server's handler. Tests use it to make the handler misbehave.
 	wrap func(filo.Handler) filo.Handler
 }
 
@@ -70,24 +70,24 @@ func (c *config) choose(names string) error {
 type run struct {
 	config
 	started time.Time
-	random  *rand.Rand  // for the run itself; each client has its own source
-	pattern kit.Pattern // the clients' copy: the server must not be able to spoil both
+	random  *rand.Rand  // used by the run itself; each client has a separate source
+	pattern kit.Pattern // the clients' copy: if the server corrupts its copy, the clients notice
 	lives   lives
 	number  atomic.Uint64 // number of the last request
 	counts  []count       // by kind
 
-	// failed ends when something goes wrong; the error is its cause. Later errors may be consequences of the first one, and are dropped.
+	// failed is cancelled by the first error, which becomes its cause. Later errors may be consequences of the first one, and are dropped.
 	failed context.Context
 	fail   context.CancelCauseFunc
 }
 
 // count sums up the work of all clients of a kind.
 type count struct {
-	done        atomic.Uint64 // answers that were checked; for clients that don't wait for answers, visits
+	done        atomic.Uint64 // checked answers; for clients that don't wait for answers, visits
 	interrupted atomic.Uint64 // visits ended by a shutdown
 }
 
-// soak runs until the time or ctx is over, and returns the first thing that went wrong.
+// soak runs until the duration is over or ctx is done, and returns the first error.
 func soak(ctx context.Context, c config) error {
 	r := &run{
 		config: c, started: time.Now(), random: rand.New(rand.NewPCG(c.seed, 0)), pattern: kit.NewPattern(c.seed),
@@ -121,8 +121,8 @@ func soak(ctx context.Context, c config) error {
 	return nil
 }
 
-// period lets the clients work through the lives of two servers: the first one's end and the second one's beginning are
-// under load, and so is the second one's end. When it returns, everything that it has started has ended.
+// period lets the clients work during the lives of two servers. So the first server's shutdown, the second server's start and its shutdown
+// happen under load. When period returns, everything that it has started has ended.
 func (r *run) period(ctx context.Context) error {
 	if err := r.lives.begin(); err != nil {
 		return err
@@ -143,12 +143,12 @@ func (r *run) period(ctx context.Context) error {
 	select {
 	case <-clients:
 		return cmp.Or(err, context.Cause(r.failed))
-	case <-time.After(r.patience + 5*time.Second): // none can take longer than its patience for one connection
+	case <-time.After(r.patience + 5*time.Second): // no client can use one connection for longer than its patience
 		return cmp.Or(err, hang(errors.New("clients that were told to stop go on")))
 	}
 }
 
-// live lets the clients work for a span, and shuts the server down while they do.
+// live lets the clients work for a span, and shuts the server down while they work.
 func (r *run) live(ctx context.Context) error {
 	steps := time.NewTicker(r.span / 2)
 	defer steps.Stop()
@@ -194,7 +194,7 @@ func (r *run) startClients(ctx context.Context) <-chan struct{} {
 	return ended
 }
 
-// summary says what was done until now.
+// summary describes the work so far.
 func (r *run) summary() string {
 	var kinds strings.Builder
 	var done, interrupted uint64

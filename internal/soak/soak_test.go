@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// little is a run of these kinds that is over in a moment.
+// little returns the configuration of a very short run with these kinds of clients.
 func little(t *testing.T, kinds string) config {
 	c := defaults()
 	if err := c.choose(kinds); err != nil {
@@ -32,7 +32,7 @@ func little(t *testing.T, kinds string) config {
 	return c
 }
 
-// allBut returns the other kinds.
+// allBut returns the names of all kinds except these.
 func allBut(names ...string) string {
 	var others []string
 	for _, kind := range kinds {
@@ -43,14 +43,14 @@ func allBut(names ...string) string {
 	return strings.Join(others, ",")
 }
 
-// quick are the kinds of clients that a wrong server is tested with: none that a shutdown has to wait for.
+// quick are the kinds of clients that the tests of a faulty server use. A shutdown doesn't have to wait for any of them.
 const quick = "keep-alive,pipelined,one-shot,uploads,streams,garbage"
 
-// TestSoak tests the server with a little of everything, by both drivers.
+// TestSoak makes a short run with almost all kinds of clients, on each driver.
 func TestSoak(t *testing.T) {
 	for _, blocking := range []bool{false, true} {
 		t.Run(fmt.Sprintf("blocking=%t", blocking), func(t *testing.T) {
-			// Silent clients wait for a time-out of the server's, which is too long for a test.
+			// Silent clients wait for a time-out of the server, which takes too long in a test.
 			c := little(t, allBut("silence"))
 			c.blocking = blocking
 			if err := soak(context.Background(), c); err != nil {
@@ -69,7 +69,7 @@ func TestSoakFails(t *testing.T) {
 	defer close(released)
 	var kept [][]byte
 	for name, test := range map[string]struct {
-		wrong func(c *filo.Ctx, call uint64) // what goes wrong after the handler, at a call
+		wrong func(c *filo.Ctx, call uint64) // called after the handler with the number of the call, and does something wrong
 		want  string
 	}{
 		"another request's number": {
@@ -87,7 +87,7 @@ func TestSoakFails(t *testing.T) {
 		"goroutines that stay": {
 			func(_ *filo.Ctx, call uint64) {
 				if call == 1 {
-					for range 10 { // a goroutine may have been ending at the first count
+					for range 10 { // ten, because a goroutine that was about to end may have been counted at the beginning
 						go func() { <-released }()
 					}
 				}
@@ -116,7 +116,7 @@ func TestSoakFails(t *testing.T) {
 			}
 			err := soak(context.Background(), c)
 			for ; calls.Load() == 0 && c.duration < time.Minute; err = soak(context.Background(), c) {
-				c.duration *= 2 // on a busy machine there may be no request in that time
+				c.duration *= 2 // on a busy machine, no request may have been made in the given time
 			}
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %.300v, want one with %q", err, test.want)
@@ -135,7 +135,7 @@ func TestLeakedDescriptor(t *testing.T) {
 	if _, err := leaks.check(); err != nil {
 		t.Fatalf("nothing was opened, but: %v", err)
 	}
-	leaks.start.Descriptors = leaks.start.Descriptors[:1] // those of the test before may still be closed
+	leaks.start.Descriptors = leaks.start.Descriptors[:1] // forget the others, since descriptors of an earlier test may still be closed
 	if _, err := leaks.check(); err == nil || !strings.Contains(err.Error(), "/") {
 		t.Errorf("error %v, want one that lists the descriptors", err)
 	}
@@ -159,12 +159,12 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// A connection that has what it waits for, and doesn't go on although its loop looks for events, is reported. A connection that goes on
-// isn't, nor is one whose loop doesn't run.
+// watchOverdue reports a connection that makes no progress although it has input and its loop checks for events. It doesn't report a
+// connection that makes progress, or whose loop doesn't run.
 func TestWatchOverdue(t *testing.T) {
 	for name, test := range map[string]struct {
-		read  uint64 // bytes that the server reads from one look to the next
-		looks int64  // looks of the connection's loop in that time
+		read  uint64 // bytes that the server reads between two calls of overdue
+		looks int64  // checks for events by the connection's loop in that time
 		found bool
 	}{
 		"it isn't woken":        {0, overdueLooks, true},
@@ -189,7 +189,7 @@ func TestWatchOverdue(t *testing.T) {
 	}
 }
 
-// TestRefused: whichever request the clients send as garbage, the server refuses it.
+// TestRefused: the server refuses every request that clients send as garbage.
 func TestRefused(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -217,7 +217,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// If a client of HTTP/2 dials again while its connection lives, Dial waits until the connection ends, and only then says so.
+// If an HTTP/2 client dials again while its connection is open, Dial waits until the connection ends, and then returns ErrEnded.
 func TestOnlyConn(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 // errInterrupted says that a shutdown has ended a client's connection between two answers, which is allowed.
 var errInterrupted = errors.New("interrupted by a shutdown")
 
-// visit is what a client does on one connection.
+// visit is a client's use of one connection.
 type visit struct {
 	*client
 	*net.TCPConn
 	reader *bufio.Reader
-	phase  int64         // phase of the lives, when the connection was opened
-	slow   time.Duration // before each read
+	phase  int64         // lives.phase when the connection was opened
+	slow   time.Duration // the pause before each read
 }
 
 // visit opens a connection, uses it and closes it.
@@ -58,18 +58,18 @@ func (c *client) dial() (*visit, error) {
 	return v, v.SetDeadline(time.Now().Add(c.run.patience))
 }
 
-// Read reads few bytes at a time, and slowly if the client is slow.
+// Read reads at most 8 KB at a time. If slow is set, it pauses first.
 func (v *visit) Read(p []byte) (int, error) {
 	time.Sleep(v.slow)
 	return v.TCPConn.Read(p[:min(len(p), 8<<10)])
 }
 
-// excused reports whether the connection may end without an answer, because the server for which it was opened shuts down.
+// excused reports whether the connection may end without an answer, because its server is shutting down or has been shut down.
 func (v *visit) excused() bool {
 	return v.phase%2 == 0 || v.phase != v.run.lives.phase.Load()
 }
 
-// reset ends the connection by a reset.
+// reset ends the connection with a TCP reset.
 func (v *visit) reset() {
 	v.SetLinger(0)
 	v.Close()
@@ -80,8 +80,8 @@ func (v *visit) exchange(requests ...*request) error {
 	return v.exchangeAs(encode(requests...), requests...)
 }
 
-// exchangeAs is exchange for requests that are given as bytes. They are sent while answers arrive: the server stops reading while its
-// answers aren't read.
+// exchangeAs is exchange for requests that are already encoded as b. It writes b while it reads answers, because the server stops reading
+// requests if nobody reads its answers.
 func (v *visit) exchangeAs(b []byte, requests ...*request) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -98,7 +98,7 @@ func (v *visit) exchangeAs(b []byte, requests ...*request) error {
 	return err
 }
 
-// receive checks the answers to requests.
+// receive reads the answers to requests, and checks them.
 func (v *visit) receive(requests ...*request) error {
 	for i, q := range requests {
 		closes, err := v.answer(q)
@@ -121,7 +121,7 @@ func (v *visit) receive(requests ...*request) error {
 	return nil
 }
 
-// answer checks the answer to a request. closes says that no other answer follows.
+// answer reads the answer to a request, and checks it. closes says that no other answer follows.
 func (v *visit) answer(q *request) (closes bool, err error) {
 	if err := v.begins(q); err != nil {
 		return false, err
@@ -151,7 +151,7 @@ func (v *visit) begins(q *request) error {
 	return fmt.Errorf("%s: the connection has ended without an answer: %w", q, err)
 }
 
-// end checks that the connection ends, and that no bytes come before the end.
+// end checks that the server ends the connection without sending anything more.
 func (v *visit) end() error {
 	b, err := v.reader.ReadByte()
 	switch {

@@ -1,12 +1,12 @@
-// Command testrun runs the tests of several modules and shows progress: a line for each package, at least one line every
-// 15 seconds, all that a failed test has printed, and at the end which tests were skipped, and why.
+// Command testrun runs the tests of several modules and shows progress. It prints a line for each package, at least one line every 15
+// seconds, and the whole output of each failed test. At the end, it lists the skipped tests with their reasons.
 //
-// Most tests wait for most of their time. So two modules are tested at the same time, and twice as many packages and parallel tests run as
-// the go command would choose.
+// Most tests spend most of their time waiting. So testrun tests two modules at the same time, and runs twice as many packages and parallel
+// tests as the go command would choose.
 //
 //	go run ./internal/testrun [-name name] module... -- [arguments of go test]
 //
-// A name stands in each of these lines, so that several runs at the same time can be told apart.
+// Each line contains the name, which distinguishes several concurrent runs.
 package main
 
 import (
@@ -42,17 +42,17 @@ type event struct {
 type run struct {
 	name           string // followed by a space; empty for none
 	out            io.Writer
-	mu             sync.Mutex // guards what follows; held while a line is handled
+	mu             sync.Mutex // guards the fields below; held while a line is handled
 	begin, printed time.Time
-	modules        map[string]bool     // those that are tested now
-	running        map[string]*running // the packages whose tests run now
+	modules        map[string]bool     // the modules that are being tested
+	running        map[string]*running // the packages whose tests are running
 	skipped        map[string][]string // tests, by reason
-	passed, failed int                 // failed has packages without a failed test as well
+	passed, failed int                 // failed also counts a package that fails without a failed test
 }
 
 // running is a package whose tests run.
 type running struct {
-	output map[string][]byte // of tests that haven't passed and weren't skipped; "" has the package's own
+	output map[string][]byte // by test, for tests that have neither passed nor been skipped; "" is the package's own output
 	latest string            // the test that began last
 	failed bool
 }
@@ -82,7 +82,7 @@ func newRun(out io.Writer) *run {
 	}
 }
 
-// testAll runs the tests of the modules. When nothing has ended for a while it prints what runs.
+// testAll runs the tests of the modules. If it hasn't printed a line for a while, it prints which tests are running.
 func (r *run) testAll(modules, arguments []string) {
 	places, ended := make(chan struct{}, atOnce), make(chan struct{})
 	go func() {
@@ -133,13 +133,13 @@ func (r *run) test(module string, arguments []string) {
 		err = command.Wait()
 		r.mu.Lock()
 	}
-	if err != nil && !failed { // no test has failed, but the command
+	if err != nil && !failed { // the command has failed, although no test has
 		r.failed++
 		r.printf("fail   %s%s: go test: %v\n", r.name, module, err)
 	}
 }
 
-// read takes the output of `go test -json`. It reports whether something has failed.
+// read handles the output of `go test -json`, and reports whether a test or package has failed.
 func (r *run) read(output io.Reader) (failed bool) {
 	in := bufio.NewReader(output)
 	for line, err := in.ReadBytes('\n'); err == nil; line, err = in.ReadBytes('\n') {
@@ -166,7 +166,7 @@ func (r *run) take(line []byte) {
 		r.printf("%s", e.Output)
 	case e.Action == "start":
 		r.running[e.Package] = &running{output: map[string][]byte{}}
-	case p == nil: // of the build
+	case p == nil: // an event of the build
 	case e.Action == "run":
 		p.latest = e.Test
 	case e.Action == "output":
@@ -178,7 +178,7 @@ func (r *run) take(line []byte) {
 	}
 }
 
-// reason finds the text that a test has logged. In front of it may be output of the test without a newline.
+// reason matches the text that a test has logged. It isn't anchored, because other output without a newline may precede the file name.
 var reason = regexp.MustCompile(`\w+\.go:\d+: (.*)`)
 
 func (r *run) endTest(p *running, e event) {
@@ -202,7 +202,7 @@ func (r *run) endTest(p *running, e event) {
 func (r *run) endPackage(p *running, e event) {
 	delete(r.running, e.Package)
 	if e.Action == "fail" {
-		var output []byte // in one write, whatever runs at the same time
+		var output []byte // collected for a single write, so that output of concurrent packages can't come in between
 		for _, test := range slices.Sorted(maps.Keys(p.output)) {
 			output = append(output, p.output[test]...)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The output of a run for tests that pass, are skipped, fail or panic, and for packages that can't be built.
+// The output of a run is right for tests that pass, are skipped, fail or panic, and for packages that can't be built.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -83,7 +83,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// While no package ends, the output names the tests that run.
+// While no package ends, the output names the running tests.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	r := newRun(&out)

@@ -16,18 +16,17 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// call is a system call that fails, in the form of strace's option inject.
+// call is a system call that fails, written for strace's option inject.
 type call struct {
 	name   string
 	errors string
-	when   string // the calls of a thread that fail: "2+3" is every third one from the second on
-	// sockets says that only calls on connections fail. The runtime makes the same calls for its own purposes, and ends the program if they
-	// fail.
+	when   string // which calls of a thread fail: "2+3" means the second and every third one after it
+	// sockets says that only calls on connections fail. The Go runtime makes the same calls for its own purposes, and crashes if they fail.
 	sockets bool
-	// harmless says that clients must not notice it. Otherwise clients may get an error.
+	// harmless says that clients must not notice the failing calls. Otherwise clients may get errors.
 	harmless bool
 	drivers  []orders
-	short    string // the error that is in the short form
+	short    string // the error that the short form tries
 }
 
 var (
@@ -38,12 +37,12 @@ var (
 	everyDriver = []orders{byLoop, byShared, byBlock}
 )
 
-// failingCalls are the calls that fail while clients work. Calls fail with EAGAIN only where the system reports the
-// event again: on listeners, and for output, which the loop asks epoll to watch anew. A socket's input is reported once, as to each user of edge-triggered epoll. EAGAIN
-// would mean that it was read, but the system never returns that while bytes are there. Writes don't fail with ECONNRESET or EPIPE either:
-// these mean that the connection has ended, which the system also reports by epoll.
+// failingCalls lists the calls that fail while clients work. They fail with EAGAIN only where the system reports the event again: on
+// listeners, and for output, which the loop asks epoll to watch anew. Edge-triggered epoll reports a socket's input only once. EAGAIN would
+// tell the server that all input has been read, and a real system never returns it while there are unread bytes. Writes don't fail with
+// ECONNRESET or EPIPE, because a real system that returns these errors also reports through epoll that the connection has ended.
 var failingCalls = []call{
-	// If a resource is lacking, idle connections are closed to make room.
+	// If accept lacks a resource, the server closes idle connections to make room.
 	{name: "accept4", errors: "EMFILE ENFILE ENOMEM ENOBUFS", when: "1+2", drivers: everyDriver, short: "EMFILE"},
 	{name: "accept4", errors: "ECONNABORTED EINTR", when: "1+2", harmless: true, drivers: everyDriver},
 	{name: "accept4", errors: "EAGAIN", when: "1+2", harmless: true, drivers: everyDriver[:2]},
@@ -59,14 +58,14 @@ var failingCalls = []call{
 	{name: "setsockopt", errors: "ENOBUFS", when: "1+1", harmless: true, drivers: everyDriver[:2]},
 }
 
-// startCalls are the calls that fail when a server starts its loops.
+// startCalls lists the calls that fail while a server starts its loops.
 var startCalls = []call{
 	{name: "epoll_create1", errors: "EMFILE ENOMEM"},
 	{name: "eventfd2", errors: "EMFILE ENFILE"},
 	{name: "epoll_ctl", errors: "ENOSPC", short: "ENOSPC"},
 }
 
-// callTrials are those with system calls that fail.
+// callTrials returns the trials in which system calls fail.
 func callTrials() (all []trial) {
 	for _, c := range failingCalls {
 		for each := range strings.FieldsSeq(c.errors) {
@@ -97,10 +96,10 @@ func callTrials() (all []trial) {
 		}})
 }
 
-// leastRequests are enough for calls to fail, even if the machine is too busy for them in the load's span.
+// leastRequests is how many requests a client makes at least, so that calls fail even if the machine is too busy for that many in the load's span.
 const leastRequests = 20
 
-// call makes calls fail while clients work. Afterwards everything must be as before.
+// call makes calls fail while clients work. Afterwards clients must get all answers again, and nothing may be left behind.
 func (a *attempt) call(c call, errno string, o orders) error {
 	s, err := a.newStage(o, nil)
 	if err != nil {
@@ -141,7 +140,7 @@ func (a *attempt) call(c call, errno string, o orders) error {
 	return s.recovered()
 }
 
-// recovered checks that clients get all answers now, and that nothing is left behind.
+// recovered checks that clients get all answers again, and that nothing is left behind.
 func (s *stage) recovered() error {
 	result, err := s.load(load{Span: s.span(time.Second) / 2}, nil)
 	if err != nil {
@@ -167,11 +166,11 @@ func (s *stage) connections(known []string, n int) (all []string, err error) {
 	}
 }
 
-// start makes a call fail when the server starts. The server must say so, or serve all the same.
+// start makes a call fail while the server starts. The server must report the error, or serve nevertheless.
 func (a *attempt) start(c call, errno string) error {
 	refused, served := 0, 0
 	for _, o := range []orders{byLoop, byShared} {
-		for first := 1; first <= 6; first++ { // which call is the first that fails
+		for first := 1; first <= 6; first++ { // the number of the first call that fails
 			if a.short && first%2 == 0 {
 				continue
 			}
@@ -180,12 +179,12 @@ func (a *attempt) start(c call, errno string) error {
 				return err
 			}
 			defer s.close()
-			s.spare = 2 // without a socket for each loop, the loops share one: see newStage
+			s.spare = 2 // if the loops can't have separate sockets, they share one: see newStage
 			var now state
-			if err := s.server.ask("report", &now); err != nil { // it is ready to serve
+			if err := s.server.ask("report", &now); err != nil { // wait until it is ready to serve
 				return err
 			}
-			if c.name == "epoll_ctl" { // the n-th new descriptor and all after it can't be watched
+			if c.name == "epoll_ctl" { // from the first-th new descriptor on, none can be watched
 				watches := noWatches
 				watches.Third = uint32(len(now.Footprint.Descriptors) + first - 1)
 				err = s.refuse(watches)
@@ -201,7 +200,7 @@ func (a *attempt) start(c call, errno string) error {
 			}
 			if startErr == nil {
 				served++
-				if c.name == "epoll_ctl" { // the call continues to fail, for connections
+				if c.name == "epoll_ctl" { // the call still fails, now for connections
 					err = s.finish()
 				} else {
 					err = s.recovered()
@@ -227,20 +226,21 @@ func (a *attempt) start(c call, errno string) error {
 	return nil
 }
 
-// rule says which calls the system refuses to a process, by seccomp and for good. strace can't distinguish calls with the same number, most
-// of which have no reason to fail.
+// rule says which calls the system refuses to a process. A rule is a seccomp filter, and lasts until the process ends. strace can't do this:
+// it would refuse all calls with the same number, whatever their arguments.
 type rule struct {
-	Call, Second, Third uint32 // the call's number, its second argument, and the least third one
+	Call, Second, Third uint32 // the call's number, its second argument, and the minimum of its third one
 	Errno               uint32
 }
 
 var (
-	// noWatches leaves a process ten watches of epoll, as the limit max_user_watches does: descriptors have the least free numbers.
+	// noWatches lets a process watch only descriptors below 10 with epoll. This is similar to the limit max_user_watches, because a new
+	// descriptor gets the lowest free number.
 	noWatches    = rule{syscall.SYS_EPOLL_CTL, syscall.EPOLL_CTL_ADD, 10, uint32(syscall.ENOSPC)}
 	noDuplicates = rule{syscall.SYS_FCNTL, syscall.F_DUPFD_CLOEXEC, 0, uint32(syscall.EMFILE)}
 )
 
-// refused lets clients work while the system refuses calls. early says that it begins before the server serves.
+// refused lets clients work while the system refuses calls. early says that the refusals begin before the server serves.
 func (a *attempt) refused(o orders, r rule, early, harmless bool) error {
 	s, err := a.newStage(o, nil)
 	if err != nil {
@@ -250,7 +250,7 @@ func (a *attempt) refused(o orders, r rule, early, harmless bool) error {
 	s.spare = 2
 	steps := []func() error{s.serve, func() error {
 		if !early {
-			r.Third += uint32(len(s.start.Footprint.Descriptors)) // of new descriptors only
+			r.Third += uint32(len(s.start.Footprint.Descriptors)) // refuse only new descriptors
 		}
 		return s.refuse(r)
 	}}

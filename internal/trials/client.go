@@ -25,29 +25,29 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// load is the work of clients.
+// load describes the work of the clients.
 type load struct {
 	addresses
 	Seed     uint64
 	Clients  int           // of each protocol
 	Large    int           // bytes of a large body
-	Span     time.Duration // no request begins after that, unless the client has made fewer than Least
+	Span     time.Duration // no request begins after this time, unless the client has made fewer than Least requests
 	Least    int
-	Patience time.Duration // for one request
+	Patience time.Duration // the time limit of one request
 	// Kept makes each client open its first connection before the load begins.
 	Kept bool
 }
 
-// protocols are the ways in which clients speak to the server.
+// protocols lists the protocols that clients speak.
 var protocols = []struct {
 	name       string
 	http2, tls bool
 }{{"HTTP/1.1", false, false}, {"HTTP/1.1 over TLS", false, true}, {"HTTP/2", true, false}, {"HTTP/2 over TLS", true, true}}
 
-// outcome is what clients have seen.
+// outcome counts the results of the clients' requests.
 type outcome struct {
-	Right  map[string]int // answers that were right in each byte, by protocol
-	Errors map[string]int // requests without an answer, by the error that the client got instead
+	Right  map[string]int // correct answers, by protocol
+	Errors map[string]int // unanswered requests, by the error that the client got instead
 	Lost   int            // requests for which the client got neither answer nor error within its patience
 	Wrong  []string       // wrong answers
 }
@@ -70,7 +70,7 @@ type clients struct {
 	outcome
 }
 
-// run runs a load. It calls begun, if that isn't nil, when the connections are open that the load keeps.
+// run runs a load. If begun isn't nil, run calls it before the first request: if Kept is set, the connections are open by then.
 func (l load) run(begun func()) outcome {
 	c := &clients{load: l, pattern: kit.NewPattern(l.Seed), outcome: outcome{Right: map[string]int{}, Errors: map[string]int{}}}
 	var open, all sync.WaitGroup
@@ -103,18 +103,18 @@ func (l load) run(begun func()) outcome {
 	return c.outcome
 }
 
-// client uses one connection after the other, each by net/http's client.
+// client uses one connection after the other, each through net/http's client.
 type client struct {
 	*clients
 	name       string
 	http2, tls bool
 	random     *rand.Rand
-	made       int             // requests, and attempts to open a connection for one
+	made       int             // the number of requests and of failed attempts to connect
 	conn       *kit.OnlyConn   // nil if none is open
-	transport  *http.Transport // of the connection
+	transport  *http.Transport // for conn
 }
 
-// goesOn reports whether the client makes another request after a pause.
+// goesOn reports whether the client may make another request after the pause.
 func (c *client) goesOn(pause time.Duration) bool {
 	next := time.Now().Add(pause)
 	return next.Before(c.end) || c.made < c.Least && next.Before(c.end.Add(c.Patience))
@@ -125,7 +125,7 @@ func (c *client) pause() time.Duration {
 	return time.Duration(c.random.Int64N(int64(4 * time.Millisecond)))
 }
 
-// request is a request and its answer's body.
+// request is a request with the expected body of its answer.
 type request struct {
 	method, target string
 	body, want     []byte
@@ -161,7 +161,7 @@ func (c *client) next() *request {
 	return q
 }
 
-// note counts the result of a request, and reports whether the answer was right.
+// note counts the error of a request, and reports whether there was none.
 func (c *client) note(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,7 +187,7 @@ func (c *client) noteRight() {
 	c.Right[c.name]++
 }
 
-// errStatus is an answer that says that the request has failed.
+// errStatus is the error for an answer with an error status.
 type errStatus int
 
 func (e errStatus) Error() string { return "status " + strconv.Itoa(int(e)) }
@@ -195,10 +195,10 @@ func (e errStatus) Error() string { return "status " + strconv.Itoa(int(e)) }
 // errWrong is wrapped by errors about wrong answers.
 var errWrong = errors.New("wrong")
 
-// nothing is the kind of the errors that say that the server has sent nothing.
+// nothing is the kind of error that a client gets if the server has sent nothing for too long.
 const nothing = "no word"
 
-// kindOf sorts errors by the innermost error, which is what the client has seen. It returns "" for wrong answers.
+// kindOf classifies an error by the innermost error, which describes the event that the client has observed. It returns "" for wrong answers.
 func kindOf(err error) string {
 	switch {
 	case errors.Is(err, errWrong):
@@ -248,7 +248,7 @@ func (c *client) close() {
 	}
 }
 
-// visit makes one request of HTTP/1.1, on a connection that is used for several visits, or some requests of HTTP/2 on a new connection.
+// visit makes one HTTP/1.1 request, on a connection that later visits use again, or some HTTP/2 requests on a new connection.
 func (c *client) visit() {
 	if c.conn == nil && !c.note(c.open()) {
 		c.made++
@@ -263,7 +263,7 @@ func (c *client) visit() {
 	}
 }
 
-// several makes some requests at once, a few times.
+// several makes a few rounds of simultaneous requests.
 func (c *client) several() {
 	for range 1 + c.random.IntN(4) {
 		var streams sync.WaitGroup
@@ -283,7 +283,7 @@ func (c *client) several() {
 	}
 }
 
-// ask makes a request, and counts its result. It reports whether the connection is over.
+// ask makes a request, and counts its result. It reports whether the client can't use the connection any more.
 func (c *client) ask(q *request) (over bool) {
 	over, err := c.do(q)
 	if c.note(err) {
@@ -306,7 +306,7 @@ func (q *request) check(status int, number string, body []byte) error {
 	return nil
 }
 
-// do makes a request, and checks its answer. closes says that the connection must be closed after it.
+// do makes a request, and checks its answer. closes says that the client must close the connection afterwards.
 func (c *client) do(q *request) (closes bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
 	defer cancel()
@@ -317,7 +317,7 @@ func (c *client) do(q *request) (closes bool, err error) {
 	var body io.Reader
 	if q.body != nil {
 		if body = bytes.NewReader(q.body); q.unsized {
-			body = io.MultiReader(body) // its length can't be known
+			body = io.MultiReader(body) // a reader whose length net/http can't find out
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method, url+q.target, body)
@@ -336,8 +336,7 @@ func (c *client) do(q *request) (closes bool, err error) {
 	return response.Close, q.check(response.StatusCode, response.Header.Get("Number"), content)
 }
 
-// told returns what is wrong if net/http reports something about an answer that must not happen: invalid frames, or bytes that aren't
-// HTTP/1.1.
+// told marks an error of net/http as errWrong if it reports a violation of the protocol: invalid frames, or bytes that aren't HTTP/1.1.
 func (q *request) told(err error) error {
 	if text := err.Error(); strings.Contains(text, "connection error: ") || strings.Contains(text, "malformed") {
 		return fmt.Errorf("%w: %s: %w", errWrong, q.target, err)

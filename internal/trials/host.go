@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// hostTrials are the trials with little memory, and with a full disk.
+// hostTrials returns the trials with little memory, and with a full disk.
 func hostTrials() []trial {
 	return []trial{
 		{"GOMEMLIMIT=24MiB", true, func(a *attempt) error { return a.littleMemory("") }},
@@ -31,14 +31,14 @@ func hostTrials() []trial {
 			if err != nil {
 				return fmt.Errorf("%w: %w", errUnrun, err)
 			}
-			defer func() { err = errors.Join(err, os.Remove(group)) }() // fails while a process is in it, which littleMemory has ended
+			defer func() { err = errors.Join(err, os.Remove(group)) }() // fails while the group has a process, but littleMemory has ended the server by then
 			return a.littleMemory(group)
 		}},
 		{"the disk is full under uploads", true, (*attempt).fullDisk},
 	}
 }
 
-// littleMemory makes clients send and fetch large bodies all at once.
+// littleMemory makes many clients send and fetch large bodies at the same time.
 func (a *attempt) littleMemory(group string) error {
 	for _, o := range drivers {
 		limit := "GOMEMLIMIT=24MiB"
@@ -79,7 +79,7 @@ func (a *attempt) littleMemory(group string) error {
 	return nil
 }
 
-// newGroup makes a cgroup with that amount of memory.
+// newGroup creates a cgroup with this limit for its memory.
 func newGroup(bytes int) (directory string, err error) {
 	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
@@ -95,13 +95,13 @@ func newGroup(bytes int) (directory string, err error) {
 }
 
 const (
-	// diskSize is the size of the file system that uploads go to, in bytes.
+	// diskSize is the size in bytes of the file system for uploads.
 	diskSize = 1 << 20
-	// partsDir is where examples/files keeps incomplete files.
+	// partsDir is the directory where examples/files stores incomplete files.
 	partsDir = ".uploads"
 )
 
-// fullDisk sends uploads to a small file system, until it is full and again when there is room.
+// fullDisk uploads to a small file system until it is full, and again after a file has been removed.
 func (a *attempt) fullDisk() (err error) {
 	repository, err := gotool.Repository()
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *attempt) fullDisk() (err error) {
 	if err := os.Mkdir(disk, 0o755); err != nil {
 		return err
 	}
-	// The application keeps two directories and at most four files, one of which has a record beside it while it is being uploaded.
+	// The seven inodes are enough for two directories, four files, and the record that the application writes for a file while it is uploaded.
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%d,nr_inodes=7", diskSize)); err != nil {
 		return fmt.Errorf("%w: mounting a tmpfs: %w", errUnrun, err)
 	}
@@ -154,12 +154,12 @@ func (a *attempt) fullDisk() (err error) {
 		a.uploads(address, disk, name, content.Cut(1, size), status, files)
 	}
 	put("first", diskSize/2, 201, "first")
-	put("second", diskSize, 507, "first") // more than fits, and later what fits
+	put("second", diskSize, 507, "first") // too large for the free space; a smaller one follows later
 	put("first", diskSize, 507, "first")
 	put("second", diskSize/4, 201, "first", "second")
 	put("third", 100, 201, "first", "second", "third")
 	put("fourth", 100, 201, "first", "fourth", "second", "third")
-	put("fifth", 100, 507, "first", "fourth", "second", "third") // there is room, but no further file may be made
+	put("fifth", 100, 507, "first", "fourth", "second", "third") // there is free space, but no free inode
 	if err := os.Remove(filepath.Join(disk, "first")); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (a *attempt) fullDisk() (err error) {
 	return nil
 }
 
-// uploads sends a file, and checks the status and what is in the directory then.
+// uploads uploads a file, and checks the status of the answer and the names in the directory.
 func (a *attempt) uploads(address, directory, name string, content []byte, status int, files []string) {
 	ctx, cancel := context.WithTimeout(a.ctx, 20*time.Second)
 	defer cancel()

@@ -18,32 +18,32 @@ import (
 	"unsafe"
 )
 
-// path describes what a link does to packets.
+// path describes how a link treats packets.
 type path struct {
-	loss    float64       // the part of the packets that is dropped
+	loss    float64       // the fraction of the packets that is dropped
 	delay   time.Duration // of each packet
-	jitter  time.Duration // added to the delay, at random: packets may overtake others
-	late    float64       // the part of the packets that comes lateBy later, behind others
+	jitter  time.Duration // the maximum of a random addition to the delay, so that packets may overtake each other
+	late    float64       // the fraction of the packets that arrives lateBy later, after packets sent later
 	bits    int           // per second; 0: no limit
-	MTU     int           // 0: 1500. It and Buffers are for the processes at both ends, to which they travel as JSON.
-	Buffers int           // the maximum that the systems of both ends buffer for a connection, by sysctl; 0: unchanged
+	MTU     int           // 0: 1500. MTU and Buffers are exported because they are sent as JSON to the processes at both ends.
+	Buffers int           // the size of a connection's buffers at both ends, set by sysctl; 0: unchanged
 }
 
 const (
 	lateBy = 3 * time.Millisecond
-	// queueTime is how long a packet may wait for a link of limited speed. Later ones are dropped.
+	// queueTime is how long a packet may wait for a link of limited speed. A packet that would wait longer is dropped.
 	queueTime = 500 * time.Millisecond
 )
 
-// link carries IP packets between two network namespaces. Each has a TUN device, whose other end is a file of the link. So the systems' TCP
-// retransmits what the link drops.
+// link carries IP packets between two network namespaces. Each namespace has a TUN device, and the link reads and writes the device's packets
+// through a file. So the kernel's own TCP retransmits the packets that the link drops.
 type link struct {
 	path
 	ends    [2]*os.File
-	gone    atomic.Bool // nothing gets through
+	gone    atomic.Bool // the link drops all packets
 	carried atomic.Int64
-	harmed  atomic.Int64 // packets that were dropped, or came late
-	largest atomic.Int64 // the bytes of the largest packet
+	harmed  atomic.Int64 // packets that were dropped or delayed
+	largest atomic.Int64 // the size of the largest packet
 	ended   sync.WaitGroup
 }
 
@@ -69,7 +69,7 @@ func (l *link) carry(from, to *os.File, random *rand.Rand) {
 	sender.Go(func() { l.send(to, packets) })
 	defer sender.Wait()
 	defer close(packets)
-	var free time.Time // when the link has sent all packets so far
+	var free time.Time // when the link will have sent all packets so far
 	for serial := 0; ; serial++ {
 		buffer := make([]byte, 65536)
 		n, err := from.Read(buffer)
@@ -79,7 +79,7 @@ func (l *link) carry(from, to *os.File, random *rand.Rand) {
 		for largest := l.largest.Load(); int64(n) > largest && !l.largest.CompareAndSwap(largest, int64(n)); {
 			largest = l.largest.Load()
 		}
-		// Each packet takes the same numbers from the generator, whatever becomes of it.
+		// Each packet takes three numbers from the generator, even if it is dropped, so that the seed decides the fate of each packet.
 		lost, late, jitter := random.Float64() < l.loss, random.Float64() < l.late, time.Duration(random.Int64N(int64(l.jitter)+1))
 		now := time.Now()
 		if free.Before(now) {
@@ -101,7 +101,7 @@ func (l *link) carry(from, to *os.File, random *rand.Rand) {
 	}
 }
 
-// send sends each packet when it is due.
+// send writes each packet to to when the packet is due.
 func (l *link) send(to *os.File, packets <-chan packet) {
 	var waiting queue
 	for {
@@ -117,7 +117,7 @@ func (l *link) send(to *os.File, packets <-chan packet) {
 			heap.Push(&waiting, p)
 		case <-due:
 			if !l.gone.Load() {
-				to.Write(heap.Pop(&waiting).(packet).bytes) // fails only if the device has no room, or is gone
+				to.Write(heap.Pop(&waiting).(packet).bytes) // fails only if the device's queue is full, or the device no longer exists
 				l.carried.Add(1)
 			} else {
 				heap.Pop(&waiting)
@@ -132,7 +132,7 @@ type packet struct {
 	bytes  []byte
 }
 
-// queue is a heap of packets: the first one is due first.
+// queue is a heap of packets. The first element is due first.
 type queue []packet
 
 func (q queue) Len() int { return len(q) }
@@ -147,8 +147,8 @@ func (q *queue) Pop() any {
 	return last
 }
 
-// device makes the TUN device of this process's own namespace. It passes its file, and the sizes of buffers that hold there, to the process at
-// the other end of a socket.
+// device creates the TUN device of this process's namespace. It passes the device's file, and the sizes of buffers in this namespace, to the
+// process at the other end of a socket.
 func (p path) device(address string, socket int) error {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -166,7 +166,7 @@ func (p path) device(address string, socket int) error {
 		return os.NewSyscallError("TUNSETIFF", errno)
 	}
 	for _, arguments := range [][]string{
-		{"link", "set", "lo", "up"}, // the way to its own address
+		{"link", "set", "lo", "up"}, // connections to the device's own address need it
 		{"address", "add", address + "/24", "dev", "tun0"}, {"link", "set", "tun0", "up", "mtu", fmt.Sprint(cmp.Or(p.MTU, 1500))},
 	} {
 		if out, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
@@ -189,10 +189,10 @@ func (p path) device(address string, socket int) error {
 	return syscall.Sendmsg(socket, []byte(strings.Join(sizes, " ")), syscall.UnixRights(fd), nil, 0)
 }
 
-// sizes returns the minimum, the default and the maximum size of a buffer.
+// sizes returns the minimum, default and maximum size of a buffer, all equal, as sysctl expects them.
 func (p path) sizes() string { return fmt.Sprintf("%d %[1]d %[1]d", p.Buffers) }
 
-// receiveDevice gets what device sends by a socket, and checks that the buffers have the path's sizes.
+// receiveDevice receives the file that device sends over a socket, and checks that the buffers have the path's sizes.
 func (p path) receiveDevice(socket int) (*os.File, error) {
 	data, rights := make([]byte, 200), make([]byte, syscall.CmsgSpace(4))
 	size, n, _, _, err := syscall.Recvmsg(socket, data, rights, syscall.MSG_CMSG_CLOEXEC)
@@ -210,6 +210,6 @@ func (p path) receiveDevice(socket int) (*os.File, error) {
 	if got, want := string(data[:size]), p.sizes()+" "+p.sizes(); p.Buffers > 0 && got != want {
 		return nil, errors.Join(fmt.Errorf("the sizes of buffers are %s instead of %s", got, want), syscall.Close(fds[0]))
 	}
-	syscall.SetNonblock(fds[0], true) // so that Close ends a Read
+	syscall.SetNonblock(fds[0], true) // so that Close unblocks a Read
 	return os.NewFile(uintptr(fds[0]), "tun"), nil
 }

@@ -1,13 +1,13 @@
 //go:build linux
 
-// Command trials tries a filo server on networks and systems that fail: packets that get lost, links that vanish, system calls with errors, too
-// little memory, a full disk. Clients check each byte. A table shows for each fault what the clients have seen, what the server has logged,
-// and what is left behind. It exits with 1 if an answer was wrong, a client got no answer and no error, the server has crashed, or
-// something is left behind.
+// Command trials tests a filo server on networks and systems that fail: lost packets, links that vanish, system calls that fail, too little
+// memory, a full disk. Clients check each byte. A table shows for each fault the results of the clients, the server's log, and the resources
+// that are left behind. The command exits with 1 if an answer was wrong, a client got neither an answer nor an error, the server has crashed,
+// or resources are left behind.
 //
-// It needs root's rights, and the programs ip and strace. All traffic is on the loopback, or between network namespaces of its own. Files are
-// written to the folder for temporary files, where a tmpfs is mounted for the full disk. Besides, it makes a memory cgroup below
-// /sys/fs/cgroup. It removes all of them.
+// It must run as root, and needs the programs ip and strace. All traffic is on the loopback, or between network namespaces that it creates.
+// It writes files to the directory for temporary files, where it also mounts a tmpfs as the disk that becomes full. It creates a memory
+// cgroup below /sys/fs/cgroup. At the end, it removes all of them.
 package main
 
 import (

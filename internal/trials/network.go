@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// drivers are the ways in which a server gets its connections.
+// drivers holds the orders for a server with each of filo's drivers.
 var drivers = []orders{{}, {Blocking: true}}
 
-// networkTrials are those with links that harm packets.
+// networkTrials returns the trials in which links drop or delay packets.
 func networkTrials() (all []trial) {
 	for _, each := range []struct {
 		fault string
@@ -58,7 +58,7 @@ func (a *attempt) span(long time.Duration) time.Duration {
 	return long
 }
 
-// network checks that TCP repairs what a link does.
+// network checks that clients get all answers over a link that drops or delays packets, because TCP retransmits.
 func (a *attempt) network(o orders, p path, l load) error {
 	s, err := a.newStage(o, &p)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *attempt) network(o orders, p path, l load) error {
 	return s.finish()
 }
 
-// retransmitted records how many packets the systems have sent again. If the link drops packets, at least one must have been sent again.
+// retransmitted records how many packets TCP has sent again at both ends. If the link drops packets, at least one packet must have been sent again.
 func (s *stage) retransmitted(p path) error {
 	again := int64(0)
 	for _, each := range []*process{s.server, s.clients} {
@@ -103,7 +103,7 @@ func (s *stage) retransmitted(p path) error {
 	return nil
 }
 
-// tcpCount returns one of the counts of TCP in a process's network namespace.
+// tcpCount returns one of TCP's counters in a process's network namespace.
 func (p *process) tcpCount(name string) (n int64, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/snmp", p.pid()))
 	if err != nil {
@@ -123,7 +123,8 @@ func (p *process) tcpCount(name string) (n int64, err error) {
 	return 0, fmt.Errorf("no %s in %q", name, text)
 }
 
-// vanishes checks what a server gives back while nothing gets through, and that it answers when the link is there again.
+// vanishes makes the link vanish while clients work. The server must release the clients' resources while the link drops all packets, and
+// answer new requests after the link has returned.
 func (a *attempt) vanishes(o orders) error {
 	o.Timeouts = 2 * time.Second
 	s, err := a.newStage(o, &path{delay: 5 * time.Millisecond})
@@ -143,7 +144,7 @@ func (a *attempt) vanishes(o orders) error {
 	if result.Lost == 0 {
 		a.fail("the link was gone, but each client has got an answer")
 	}
-	result.Errors["no link"], result.Lost = result.Errors[nothing], 0 // the server couldn't reach them
+	result.Errors["no link"], result.Lost = result.Errors[nothing], 0 // the server couldn't reach these clients, so these aren't failures
 	delete(result.Errors, nothing)
 	a.add(result)
 	a.answered(result, "before the link has vanished")

@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// ordersVariable is the environment variable that turns this program into a process of a trial.
+// ordersVariable is the environment variable with the orders that make this program run as a process of a trial.
 const ordersVariable = "FILO_TRIAL"
 
-// part does the work of a process of a trial. It reports false if this isn't one.
+// part does the work of a process of a trial. It returns false if this process isn't one.
 func part() (is bool, err error) {
 	text := os.Getenv(ordersVariable)
 	if text == "" {
@@ -43,7 +43,7 @@ func part() (is bool, err error) {
 	for commands := json.NewDecoder(in); ; {
 		var l load
 		if err := commands.Decode(&l); err != nil {
-			return true, nil // the trial is over
+			return true, nil // the trial has ended
 		}
 		if err := out.Encode(l.run(nil)); err != nil {
 			return true, err
@@ -62,14 +62,15 @@ type process struct {
 	command *exec.Cmd
 	in      io.WriteCloser
 	out     *json.Decoder
-	said    bytes.Buffer // on its standard error
+	said    bytes.Buffer // the process's standard error
 	ended   chan struct{}
-	device  *os.File   // the other end of its network; nil for one on the loopback
-	files   []*os.File // to be closed at the end
+	device  *os.File   // the file of its TUN device; nil if the process uses the loopback
+	files   []*os.File // closed by stop
 	tracer  *tracer    // nil: none
 }
 
-// start starts this program with orders: in a network namespace of its own, unless it is on the loopback. The namespace ends with the process.
+// start starts this program as a process with these orders. Unless its address is on the loopback, the process gets a new network namespace,
+// which ends with the process.
 func start(ctx context.Context, o orders, environment ...string) (p *process, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -81,7 +82,7 @@ func start(ctx context.Context, o orders, environment ...string) (p *process, er
 	if p.in, err = p.command.StdinPipe(); err != nil {
 		return nil, err
 	}
-	out, theirOut, err := os.Pipe() // not the command's, which ends with it, and may have bytes by then
+	out, theirOut, err := os.Pipe() // not StdoutPipe, because Wait closes that pipe, perhaps before its last bytes have been read
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func start(ctx context.Context, o orders, environment ...string) (p *process, er
 		if err := p.begin(); err != nil {
 			return nil, err
 		}
-		theirs.Close() // so that the process's end is the end of the socket
+		theirs.Close() // so that the socket ends when the process ends
 		if p.device, err = o.Path.receiveDevice(pair[0]); err != nil {
 			p.stop()
 			return nil, fmt.Errorf("%w: %s", err, &p.said)
@@ -151,9 +152,9 @@ func (p *process) lost(err error) error {
 	return fmt.Errorf("the process has ended: %w: %s", err, said[:min(len(said), most)])
 }
 
-// stop ends the process, and what was made for it.
+// stop ends the process, and releases everything that was created for it.
 func (p *process) stop() {
-	p.untrace() // a traced process may not end
+	p.untrace() // while strace is attached, the process may not end
 	p.in.Close()
 	select {
 	case <-p.ended:
@@ -172,8 +173,8 @@ type tracer struct {
 	log     string
 }
 
-// trace attaches strace to the process, which makes calls fail as its option inject says. sockets are paths as in /proc/PID/fd: only calls
-// that use one of them fail. Without sockets all calls fail.
+// trace attaches strace to the process. strace makes calls fail as injection says, in the form of its option inject. sockets are names as in
+// /proc/PID/fd: only calls that use one of them fail. Without sockets, the calls fail whatever descriptor they use.
 func (p *process) trace(sockets []string, call, injection string) error {
 	log, err := os.CreateTemp("", "trial-strace")
 	if err != nil {
@@ -206,7 +207,7 @@ func (p *process) trace(sockets []string, call, injection string) error {
 	return fmt.Errorf("strace hasn't attached: %s", last)
 }
 
-// untrace detaches strace, and returns how many calls have failed because of it.
+// untrace detaches strace, and returns how many calls strace has made fail.
 func (p *process) untrace() (injected int, err error) {
 	t := p.tracer
 	if t == nil {
@@ -217,12 +218,12 @@ func (p *process) untrace() (injected int, err error) {
 	t.command.Process.Signal(os.Interrupt)
 	timer := time.AfterFunc(10*time.Second, func() { t.command.Process.Kill() })
 	defer timer.Stop()
-	t.command.Wait() // strace ends by the signal
+	t.command.Wait() // its error says that the signal has ended strace
 	log, err := os.ReadFile(t.log)
 	return bytes.Count(log, []byte("(INJECTED)")), err
 }
 
-// sockets returns those of a process, as /proc has them.
+// sockets returns the sockets of a process, by their names in /proc/PID/fd.
 func sockets(pid int) (all []string, err error) {
 	directory := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, err := os.ReadDir(directory)
@@ -234,7 +235,8 @@ func sockets(pid int) (all []string, err error) {
 	return all, err
 }
 
-// lacks returns why this machine can't run the trials, nil if it can. It wraps [exec.ErrNotFound] if a program is missing.
+// lacks returns an error that says why this machine can't run the trials, nil if it can. The error wraps [exec.ErrNotFound] if a program is
+// missing.
 func lacks(ctx context.Context) error {
 	var all []error
 	if os.Geteuid() != 0 {
@@ -257,5 +259,5 @@ func lacks(ctx context.Context) error {
 		return err
 	}
 	defer p.stop()
-	return p.trace(nil, "accept4", "error=EINTR") // root may lack the right to trace
+	return p.trace(nil, "accept4", "error=EINTR") // in a container, even root may not be allowed to trace
 }

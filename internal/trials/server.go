@@ -28,19 +28,19 @@ import (
 
 // orders are the instructions for a process of the trial at its start.
 type orders struct {
-	Clients  bool   // the process runs the clients; otherwise the server
+	Clients  bool   // the process runs the clients; if false, it runs the server
 	Address  string // in its network namespace
-	Path     path   // of the namespace's link, if it has one
+	Path     path   // of the link to the namespace, if there is one
 	Blocking bool
-	Listen   bool // the server listens by package net, and all loops share the socket
+	Listen   bool // the server uses net.Listen, and all loops share the socket
 	Seed     uint64
-	Timeouts time.Duration // of the server, all of them; 0 for the defaults
+	Timeouts time.Duration // all time-outs of the server; 0 for the defaults
 }
 
-// addresses are where a server listens.
+// addresses are the addresses at which a server listens.
 type addresses struct{ Plain, TLS string }
 
-// state is the server's resources, and its log.
+// state describes the server's resources and its log.
 type state struct {
 	Footprint kit.Footprint
 	Conns     int
@@ -49,21 +49,21 @@ type state struct {
 	Err       string // the command's
 }
 
-// server is the server of a trial, in a process of its own.
+// server is the server of a trial. It runs in a separate process.
 type server struct {
 	orders
 	filo      *filo.Server
 	pattern   kit.Pattern
-	file      *os.File // with the pattern
+	file      *os.File // contains the pattern
 	listeners [2]net.Listener
 	served    chan error
 	running   atomic.Int64
 
 	mu  sync.Mutex
-	log map[string]int // records, by what they say; guarded by mu
+	log map[string]int // the number of records, by their text; guarded by mu
 }
 
-// Write implements io.Writer for the logger. The log isn't written to a file, since writes may be what fails.
+// Write implements io.Writer for the logger. It counts the records in memory, because writes to a file may fail during a trial.
 func (s *server) Write(record []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ var address = regexp.MustCompile(`[0-9.]+:[0-9]+(->[0-9.]+:[0-9]+)?`)
 // withoutAddress removes addresses, so that records about different addresses are equal.
 func withoutAddress(text string) string { return address.ReplaceAllString(text, "ADDRESS") }
 
-// serveTrial follows the commands on its standard input until that ends. So this process ends when its parent does.
+// serveTrial executes the commands on its standard input until the input ends. So this process ends when its parent ends.
 func serveTrial(o orders, in *bufio.Reader, out *json.Encoder) error {
 	s := &server{orders: o, pattern: kit.NewPattern(o.Seed), log: map[string]int{}, served: make(chan error, 2)}
 	if err := s.prepare(); err != nil {
@@ -99,7 +99,7 @@ func serveTrial(o orders, in *bufio.Reader, out *json.Encoder) error {
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			continue // a read that failed because of a trial
+			continue // the trial has made this read fail
 		}
 		var answer any
 		switch verb, rest, _ := strings.Cut(strings.TrimSpace(command), " "); verb {
@@ -133,7 +133,8 @@ func serveTrial(o orders, in *bufio.Reader, out *json.Encoder) error {
 	}
 }
 
-// prepare makes what the server needs, and opens what the runtime opens for a program's first connection.
+// prepare creates the server with its listeners and file. It also opens a connection, since the runtime opens some descriptors of its own
+// with a program's first connection.
 func (s *server) prepare() error {
 	certificate, err := kit.NewCertificate()
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *server) prepare() error {
 	return nil
 }
 
-// serve begins to serve, and returns the addresses or a state with an error.
+// serve starts to serve. It returns the addresses, or a state with an error.
 func (s *server) serve() any {
 	result := addresses{s.listeners[0].Addr().String(), s.listeners[1].Addr().String()}
 	go func() { s.served <- s.filo.Serve(s.listeners[0]) }()
@@ -179,7 +180,7 @@ func (s *server) serve() any {
 		if err := hello(address, i == 1); err != nil {
 			select {
 			case err = <-s.served:
-			case <-time.After(time.Second): // Serve goes on, but nobody is served
+			case <-time.After(time.Second): // Serve hasn't returned, although it doesn't serve
 			}
 			return s.report(err)
 		}
@@ -187,7 +188,7 @@ func (s *server) serve() any {
 	return result
 }
 
-// hello makes a request, whatever the answer.
+// hello makes a request, and accepts any answer.
 func hello(address string, overTLS bool) error {
 	netConn, err := net.DialTimeout("tcp", address, time.Minute)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *server) report(err error) state {
 	return result
 }
 
-// handle answers with a part of the pattern, or with the request's body or its hash.
+// handle answers with a part of the pattern, with the request's body, or with the body's hash.
 func (s *server) handle(c *filo.Ctx) error {
 	s.running.Add(1)
 	defer s.running.Add(-1)

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// options are what the command line says.
+// options holds the values of the command line's flags.
 type options struct {
 	seed   uint64
 	short  bool
@@ -26,10 +26,10 @@ type options struct {
 	begun  func() // if set, called when a trial's programs run
 }
 
-// trial is a fault, and how to try it.
+// trial is a fault, and the function that tries it.
 type trial struct {
 	fault string
-	short bool // it is one of the short form
+	short bool // the short form includes it
 	try   func(a *attempt) error
 }
 
@@ -43,7 +43,7 @@ type attempt struct {
 	// The result:
 	outcome outcome
 	log     map[string]int
-	notes   []string // for the table
+	notes   []string // shown in the table
 	failed  []error
 }
 
@@ -51,14 +51,14 @@ func (a *attempt) fail(format string, values ...any) {
 	a.failed = append(a.failed, fmt.Errorf(format, values...))
 }
 
-// begins is called when the trial's programs run.
+// begins must be called once the trial's programs run.
 func (a *attempt) begins() {
 	if a.begun != nil {
 		a.begun()
 	}
 }
 
-// add adds what clients have seen.
+// add adds the results of clients.
 func (a *attempt) add(o outcome) {
 	for name, n := range o.Right {
 		a.outcome.Right[name] += n
@@ -128,7 +128,7 @@ func firstLine(text string) string {
 	return first
 }
 
-// counted lists what was counted, the most frequent first.
+// counted lists the names with their counts, the most frequent first.
 func counted(all map[string]int) string {
 	var list []string
 	for _, name := range slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(all[b]-all[a], strings.Compare(a, b)) }) {
@@ -137,23 +137,23 @@ func counted(all map[string]int) string {
 	return strings.Join(list, ", ")
 }
 
-// stage has a server and clients for it.
+// stage is a server with its clients.
 type stage struct {
 	*attempt
 	server  *process
 	clients *process // nil: this process
 	link    *link    // nil: the loopback
 	addresses
-	start state // of the server, before the clients came
-	spare int   // descriptors that the server may open later
+	start state // of the server, before clients have connected
+	spare int   // the number of descriptors that the server may open later and keep
 }
 
-// newStage starts a server, and clients at the other end of a link unless that is nil.
+// newStage starts a server. If p isn't nil, it also starts a process for the clients, and a link between the two.
 func (a *attempt) newStage(o orders, p *path, environment ...string) (s *stage, err error) {
 	s = &stage{attempt: a}
 	o.Seed, o.Address = a.seed, loopback
 	if o.Listen {
-		s.spare = 2 // one for each listener, with which it can accept a connection when descriptors run out
+		s.spare = 2 // the server reserves a descriptor for each listener, so that it can still accept a connection when descriptors run out
 	}
 	if p != nil {
 		o.Address, o.Path = serverAddress, *p
@@ -200,7 +200,7 @@ func (s *stage) serve() error {
 	return s.server.ask("report", &s.start)
 }
 
-// load lets clients work, and returns what they have seen.
+// load lets clients work, and returns their results.
 func (s *stage) load(l load, begun func()) (result outcome, err error) {
 	l.addresses, l.Seed = s.addresses, s.seed
 	l.Clients, l.Large, l.Patience = cmp.Or(l.Clients, 2), cmp.Or(l.Large, 200<<10), cmp.Or(l.Patience, 20*time.Second)
@@ -217,7 +217,7 @@ func (s *stage) load(l load, begun func()) (result outcome, err error) {
 // settleTime is how long a server may take to release the resources of clients that have left.
 const settleTime = 30 * time.Second
 
-// awaitRest waits until the server has only the resources that it had before the clients came.
+// awaitRest waits until the server has no more resources than before clients connected.
 func (s *stage) awaitRest() error {
 	for end := time.Now().Add(settleTime); ; time.Sleep(50 * time.Millisecond) {
 		var now state
@@ -236,7 +236,7 @@ func (s *stage) awaitRest() error {
 	}
 }
 
-// finish checks that nothing of the clients is left, shuts the server down and reads its log.
+// finish checks that the server has released all resources of the clients, shuts the server down and reads its log.
 func (s *stage) finish() error {
 	restErr := s.awaitRest()
 	var end state
@@ -255,7 +255,7 @@ func (s *stage) finish() error {
 	return restErr
 }
 
-// perfect adds what clients have seen, and fails unless all of their answers were right.
+// perfect adds the results of clients. The attempt fails unless all requests got correct answers.
 func (a *attempt) perfect(o outcome, when string) {
 	a.add(o)
 	a.answered(o, when)
@@ -264,7 +264,7 @@ func (a *attempt) perfect(o outcome, when string) {
 	}
 }
 
-// answered fails unless clients of each protocol had answers, and each client got an answer or an error.
+// answered makes the attempt fail unless each protocol had correct answers, and each request got an answer or an error.
 func (a *attempt) answered(o outcome, when string) {
 	for _, protocol := range protocols {
 		if o.Right[protocol.name] == 0 {

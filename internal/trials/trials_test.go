@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// need skips a test on a machine that can't run the trials. Under FILO_CI, where the programs are promised, it fails without them.
+// need skips a test on a machine that can't run the trials. If FILO_CI is set, the programs must be installed, so a missing one fails the test.
 func need(t *testing.T) {
 	t.Helper()
 	if err := lacks(t.Context()); err != nil {
@@ -40,13 +40,13 @@ func need(t *testing.T) {
 	}
 }
 
-// The short form passes, and each of its faults has happened.
+// All trials of the short form pass, and each fault has really occurred.
 func TestShort(t *testing.T) {
 	need(t)
 	o := options{seed: 1, short: true}
 	for _, each := range o.trials() {
 		t.Run(each.fault, func(t *testing.T) {
-			t.Parallel() // most of a trial's time passes until the server's workers have ended
+			t.Parallel() // a trial mostly waits for the server's workers to end
 			switch row, err := each.run(t.Context(), o); {
 			case errors.Is(err, errUnrun):
 				t.Skip(err)
@@ -57,8 +57,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// A trial fails if a client gets a wrong byte, neither an answer nor an error, or an error where none may come, or if there is no answer by
-// one of the protocols.
+// A trial fails if a client gets a wrong byte, or neither an answer nor an error, or an error that isn't allowed. It also fails if one of the
+// protocols has no answer.
 func TestAttemptFails(t *testing.T) {
 	fine := func() outcome {
 		o := outcome{Right: map[string]int{}, Errors: map[string]int{}}
@@ -85,7 +85,7 @@ func TestAttemptFails(t *testing.T) {
 	}
 }
 
-// An answer with a byte that differs, or that belongs to another request, is wrong. An error that the client is told of isn't wrong.
+// An answer is wrong if a byte differs, or if it belongs to another request. An error that the client notices isn't a wrong answer.
 func TestKinds(t *testing.T) {
 	q := &request{target: "/content", number: "7", want: []byte("content")}
 	for name, err := range map[string]error{
@@ -107,7 +107,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// A link drops the given share of packets, the same ones by the same seed, and carries the others unchanged, when they are due.
+// A link drops the given fraction of packets, and with the same seed the same packets. It carries the others unchanged, with their delay.
 func TestLink(t *testing.T) {
 	const n = 400
 	carried := func(p path) (got []int) {
@@ -135,7 +135,7 @@ func TestLink(t *testing.T) {
 			far.SetReadDeadline(time.Now().Add(time.Second))
 			m, err := far.Read(buffer)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				continue // the last ones may have been dropped
+				continue // the last packets may have been dropped
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// A signal ends a run between two steps, and nothing stays behind: no process, file or mounted disk.
+// A signal ends a run between two steps, and leaves nothing behind: no process, file or mount.
 func TestInterrupted(t *testing.T) {
 	need(t)
 	mounts := func() string {
@@ -199,14 +199,14 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// children returns the identifiers of this process's own children.
+// children returns the IDs of this process's children.
 func children(t *testing.T) (all []string) {
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range lists {
-		list, _ := os.ReadFile(name) // a thread may have ended
+		list, _ := os.ReadFile(name) // the file is missing if its thread has ended
 		all = append(all, strings.Fields(string(list))...)
 	}
 	return all

@@ -1,9 +1,9 @@
-// Command cmd attacks an HTTP server in each way that package abuse knows, while a polite client uses the server, and prints a table of how both
-// were served. It exits with 1 if the server hasn't ended or bounded an attack, or if a request of the polite client has failed. Times
-// never cause a failure.
+// Command cmd runs each attack of package abuse on an HTTP server, while a polite client uses the server. It prints a table of how the server
+// treated both. It exits with 1 if the server hasn't ended or bounded an attack, or if a request of the polite client has failed. A slow
+// answer is not a failure.
 //
-// If it gets the process numbers of the server, it also measures the server's processor time and memory. Each attack runs in a process of
-// its own, so that it doesn't slow down the polite client.
+// With the process IDs of the server, it also measures the server's processor time and memory. Each attack runs in a separate process, so
+// that it doesn't slow down the polite client.
 package main
 
 import (
@@ -30,10 +30,10 @@ import (
 type config struct {
 	addr     string
 	tls      bool
-	tlsAddr  string // the same server's address for TLS, for attacks on handshakes
+	tlsAddr  string // the server's TLS address, which attacks on handshakes use
 	once     bool   // attackers don't reconnect
-	sources  int    // how many addresses attackers have
-	source   string // the polite client's address
+	sources  int    // the number of addresses from which attackers connect
+	source   string // the address from which the polite client connects
 	pids     []string
 	attacks  []*abuse.Attack
 	duration time.Duration // of each attack
@@ -96,7 +96,7 @@ func main() {
 	}
 }
 
-// oneFlag is the flag by which a process is told to run one attack.
+// oneFlag is the flag that makes a process run one attack.
 const oneFlag = "one"
 
 // choose leaves only the attacks with these names, which are separated by commas.
@@ -112,8 +112,9 @@ func (c *config) choose(names string) error {
 	return nil
 }
 
-// dialer returns a function that opens connections from an address, by TLS if secure is set, with one of the protocols. A connection's send
-// buffer is small, so the count of sent bytes is close to what the server has received.
+// dialer returns a function that opens connections from the address that source returns. If bare is true and the server has a separate TLS
+// address, they go to that address. Over TLS, ALPN offers the protocols. If protocols is nil, the function makes no TLS handshake, even at a
+// TLS address. A connection's send buffer is small, so the number of bytes sent is close to the number that the server has received.
 func (c *config) dialer(source func() string, bare bool, protocols []string) func() (net.Conn, error) {
 	addr := c.addr
 	secure := c.tls
@@ -148,7 +149,7 @@ func (c *config) dialer(source func() string, bare bool, protocols []string) fun
 	}
 }
 
-// attackers returns the function that opens an attack's connections.
+// attackers returns a function that opens an attack's connections.
 func (c *config) attackers(a *abuse.Attack) func() (net.Conn, error) {
 	protocols := []string{"http/1.1"}
 	switch {
@@ -167,7 +168,7 @@ func (c *config) attackers(a *abuse.Attack) func() (net.Conn, error) {
 	}, a.Bare, protocols)
 }
 
-// client starts the polite client of a kind.
+// client starts a polite client of this kind.
 func (c *config) client(kind abuse.Client) (*abuse.Polite, error) {
 	rate := c.rate
 	if kind == abuse.Handshakes {
@@ -188,7 +189,7 @@ func (c *config) runOne(w io.Writer, name string) error {
 	return json.NewEncoder(w).Encode(a.Run(ctx, c.attackers(a)))
 }
 
-// attack runs an attack in a process of its own.
+// attack runs an attack in a separate process.
 func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -196,8 +197,9 @@ func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 	}
 	args := []string{self, "-" + oneFlag, a.Name, "-addr", c.addr, "-tls-addr", c.tlsAddr, fmt.Sprintf("-tls=%t", c.tls),
 		fmt.Sprintf("-once=%t", c.once), "-sources", fmt.Sprint(c.sources), "-for", c.duration.String()}
-	// Attackers stand for other machines, so they should take no processor from the server or from the polite client. They get niceness 19,
-	// the lowest priority, whatever this process has. Together, 63 attackers still take half of the machine from a server with niceness 0.
+	// Attackers stand for other machines, so they should not take processor time from the server or the polite client. They run with niceness
+	// 19, the lowest priority: an increment of 39 yields 19 from any niceness. Even so, 63 attackers together take half of the processors
+	// from a server with niceness 0.
 	if nice, err := exec.LookPath("nice"); err == nil {
 		args = append([]string{nice, "-n", "39"}, args...)
 	}
@@ -211,7 +213,7 @@ func (c *config) attack(a *abuse.Attack) (f abuse.Figure, err error) {
 	return f, json.Unmarshal(out, &f)
 }
 
-// runAll runs one attack after the other, and reports whether the server has withstood them.
+// runAll runs one attack after the other, and reports whether the server has withstood all of them.
 func (c *config) runAll(w io.Writer) (ok bool, err error) {
 	fmt.Fprintf(w, "Each attack for %v; the polite client asks %v times a second.\n\n%s", c.duration, c.rate, header)
 	clients := map[abuse.Client]*abuse.Polite{}
@@ -240,7 +242,7 @@ func (c *config) runAll(w io.Writer) (ok bool, err error) {
 	return ok, nil
 }
 
-// runTogether runs all attacks at once beside a polite client of each kind, and reports whether no request of a polite client has failed.
+// runTogether runs all attacks at once, together with a polite client of each kind. ok is true if no request of a polite client has failed.
 func (c *config) runTogether(w io.Writer) (ok bool, err error) {
 	clients, phases := map[abuse.Client]*abuse.Polite{}, map[abuse.Client]*abuse.Phase{}
 	defer func() {
@@ -316,7 +318,7 @@ func (c *config) runRow(r *row, polite *abuse.Polite) (err error) {
 	return nil
 }
 
-// calls asks the server for the counts of its Site; ok is false if the server has none.
+// calls requests the counts of the server's Site. ok is false if the server doesn't have /calls.
 func (c *config) calls() (calls, peak int, ok bool) {
 	status, body, err := abuse.Get(context.Background(), c.dialer(func() string { return c.source }, false, []string{"h2"}), "/calls")
 	if err != nil || status != 200 {
@@ -326,7 +328,7 @@ func (c *config) calls() (calls, peak int, ok bool) {
 	return calls, peak, err == nil && n == 2
 }
 
-// row is a printed result of an attack.
+// row is the result of an attack, printed as a row of the table.
 type row struct {
 	attack                     *abuse.Attack
 	figure                     abuse.Figure
@@ -337,7 +339,7 @@ type row struct {
 	complaints                 []string
 }
 
-// judge returns what is wrong.
+// judge records the complaints about the server's reaction.
 func (r *row) judge(c *config) {
 	complain := func(format string, args ...any) { r.complaints = append(r.complaints, fmt.Sprintf(format, args...)) }
 	if s := r.attack.Judge(&r.figure, c.timeouts); s != "" {

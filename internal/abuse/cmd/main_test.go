@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/abuse"
 )
 
-// The test binary is also the process that runs an attack.
+// The command runs each attack in a process of its own executable, which is the test binary here.
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Args[1:], "-"+oneFlag) {
 		main()
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run attacks a server of net/http's that has the handler, and returns the table's rows.
+// run attacks net/http's server with the handler h, and returns the table's rows.
 func run(t *testing.T, h http.Handler, attacks ...*abuse.Attack) (rows []string, ok bool) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func find(t *testing.T, name string) *abuse.Attack {
 	return a
 }
 
-// The rows say how the server has dealt with the attacks, and ok says whether there is no complaint.
+// The rows say how the server has reacted to the attacks, and ok says that there is no complaint.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	rows, ok := run(t, new(abuse.Site), find(t, "cookie-90"), find(t, "made-you-reset-priority-length"))

@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/tcptest"
 )
 
-// server is a server to attack. Its time-outs are typical of a public service.
+// server is the server that the command starts as a target. Its time-outs are typical of a public service.
 type server struct {
 	addr, tlsAddr, kind string
 	concurrency         int
@@ -58,7 +58,8 @@ func (s *server) run() error {
 	return <-failed
 }
 
-// protocols are HTTP/1 and HTTP/2 without TLS, by prior knowledge, so that the server can be behind another one, and HTTP/2 by TLS.
+// protocols returns HTTP/1 and HTTP/2, both with and without TLS. Without TLS, a client chooses HTTP/2 by prior knowledge, as a reverse proxy
+// in front of the server does.
 func protocols() *http.Protocols {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -67,7 +68,7 @@ func protocols() *http.Protocols {
 	return p
 }
 
-// siteFile makes the file that /file serves.
+// siteFile creates the file that /file serves.
 func siteFile() (string, error) {
 	dir, err := os.MkdirTemp("", "abuse")
 	if err != nil {
@@ -77,7 +78,7 @@ func siteFile() (string, error) {
 	return name, os.WriteFile(name, make([]byte, abuse.FileSize), 0o600)
 }
 
-// site is abuse.Site implemented with filo itself.
+// site is abuse.Site for filo's server.
 type site struct {
 	abuse.Site
 	file string

@@ -11,19 +11,19 @@ import (
 	"github.com/filohttp/filo/internal/abuse"
 )
 
-// usage is what the server's processes have used in a span of time.
+// usage is the processor time and memory that the server's processes have used in a span of time.
 type usage struct {
 	cpu, span    time.Duration
-	memory, peak int64 // in bytes: at the end, and the largest seen
+	memory, peak int64 // in bytes: at the end of the span, and the largest sample
 }
 
-// load returns how many processors were busy with the server.
+// load returns how many processors the server has used on average.
 func (u *usage) load() string { return fmt.Sprintf("%.2f", u.cpu.Seconds()/u.span.Seconds()) }
 
 // sampling is the time between two measurements of the memory.
 const sampling = 50 * time.Millisecond
 
-// measure calls f and returns what the server has used meanwhile. The polite client's figure of that time goes to figure.
+// measure calls f and returns the server's usage during the call. It stores the polite client's results of that time in figure.
 func (c *config) measure(polite *abuse.Polite, f func() error, figure *abuse.PhaseFigure) (usage, error) {
 	phase := polite.Begin()
 	u, err := c.watch(f)
@@ -35,7 +35,7 @@ func (c *config) measure(polite *abuse.Polite, f func() error, figure *abuse.Pha
 	return u, nil
 }
 
-// watch calls f and returns what the server has used meanwhile.
+// watch calls f and returns the server's usage during the call.
 func (c *config) watch(f func() error) (usage, error) {
 	began := time.Now()
 	before, memory, err := readUsage(c.pids)
@@ -68,10 +68,10 @@ func (c *config) watch(f func() error) (usage, error) {
 	return u, err
 }
 
-// tick is the unit of times in /proc/PID/stat, which Linux has on all of Go's architectures (USER_HZ).
+// tick is the unit of times in /proc/PID/stat (USER_HZ). It is the same on all Linux architectures that Go supports.
 const tick = 10 * time.Millisecond
 
-// readUsage adds up the processor time and the resident memory of processes. A process that has ended is an error.
+// readUsage adds up the processor time and the resident memory of processes. It fails if one of them has ended.
 func readUsage(pids []string) (cpu time.Duration, memory int64, err error) {
 	for _, pid := range pids {
 		stat, err := os.ReadFile("/proc/" + pid + "/stat")
@@ -89,10 +89,10 @@ func readUsage(pids []string) (cpu time.Duration, memory int64, err error) {
 }
 
 // parseStat returns a process's times as a user and in the kernel, and its resident pages (proc_pid_stat(5)). The second field is the
-// command, in parentheses, which may have any characters.
+// command, in parentheses, which may contain any character.
 func parseStat(stat string) (ticks, pages int64, err error) {
 	_, rest, found := strings.Cut(stat[max(strings.LastIndexByte(stat, ')'), 0):], " ")
-	fields := strings.Fields(rest) // the third field of the file comes first
+	fields := strings.Fields(rest) // fields[0] is the third field of the file
 	if !found || len(fields) < 22 {
 		return 0, 0, fmt.Errorf("/proc has %q", stat)
 	}

@@ -1,7 +1,7 @@
-// Package pause delays goroutines at random. Command chaos calls it before each statement of a copy of filo.
+// Package pause delays goroutines at random. Command chaos makes each statement in a copy of filo call At first.
 //
-// The seed is in the environment variable FILO_CHAOS. The seed determines at which sites, and at which visits, a goroutine pauses, and for
-// how long; the system's scheduler does the rest. Without FILO_CHAOS nothing pauses.
+// The environment variable FILO_CHAOS contains the seed. The seed determines at which sites (statements), and at which visits of a site, a
+// goroutine pauses, and for how long. Everything else depends on the system's scheduler. Without FILO_CHAOS, At returns at once.
 package pause
 
 import (
@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// One in active sites pauses at all in a run. So few do, so that each pauses often enough to disturb another goroutine.
+	// In a run, only one in active sites ever pauses, so that each of these can pause often enough to disturb another goroutine.
 	active = 6
-	// One in often of the first visits to such a site pauses. Later visits pause less often, by their number divided by rarer: otherwise a
+	// At such a site, one in often of the first visits pauses. The visit number n pauses with a chance of one in often + n/rarer: otherwise a
 	// site that is visited for each byte would take all of the run's time.
 	often, rarer = 24, 64
 	// sites is the maximum number of sites.
 	sites = 1 << 16
-	// remembered is the number of pauses kept for Report.
+	// remembered is the number of pauses that Report can list.
 	remembered = 4096
 )
 
@@ -34,7 +34,7 @@ var (
 	visits [sites]atomic.Uint32
 	began  = time.Now()
 	last   log
-	step   atomic.Int64 // seconds that the wall clock is ahead
+	step   atomic.Int64 // by how many seconds Now is ahead of the wall clock
 )
 
 func init() {
@@ -49,7 +49,7 @@ func init() {
 	on = true
 }
 
-// At is called before the statement of this number.
+// At is called before the statement with this number, and may pause.
 func At(site uint32) {
 	if !on || mix(seed, uint64(site))%active != 0 {
 		return
@@ -73,7 +73,7 @@ func At(site uint32) {
 	}
 }
 
-// mix returns bits that depend on both numbers (the finalizer of SplitMix64).
+// mix hashes two numbers, with the finalizer of SplitMix64.
 func mix(a, b uint64) uint64 {
 	x := a + b*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -81,11 +81,11 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Step moves the wall clock that filo sees, as an administrator or a time server does. The monotonic clock isn't changed.
+// Step moves the wall clock that Now returns, as if an administrator or a time server had set it. The monotonic clock isn't changed.
 func Step(by time.Duration) { step.Add(int64(by / time.Second)) }
 
-// Now is time.Now by the clock that Step moves. A Time with a monotonic clock reading has the seconds since 1885 in these bits, as a test
-// checks.
+// Now replaces time.Now, and returns the time of the clock that Step moves. It changes the internal bits with the seconds since 1885 of a
+// Time that has a monotonic clock reading. A test checks this layout.
 func Now() time.Time {
 	t := time.Now()
 	if by := step.Load(); by != 0 {
@@ -98,7 +98,7 @@ func Now() time.Time {
 type log struct {
 	mu     sync.Mutex
 	pauses [remembered]record // guarded by mu
-	n      int                // of all pauses; guarded by mu
+	n      int                // the number of all pauses; guarded by mu
 }
 
 type record struct {
@@ -116,8 +116,8 @@ func (l *log) add(site uint32) {
 	l.n++
 }
 
-// Report describes, after a failure, where goroutines paused last: the goroutines whose names are in text, which contains the stacks, or
-// all if there are none. A site is written as {number}.
+// Report describes where goroutines paused last, after a failure. text contains goroutine stacks: Report lists the pauses of the goroutines
+// in it, or those of all goroutines if there are none. A site is written as {number}.
 func Report(text string) string {
 	last.mu.Lock()
 	defer last.mu.Unlock()

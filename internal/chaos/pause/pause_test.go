@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The wall clock that filo sees moves, and the monotonic clock doesn't.
+// Step moves the wall clock that Now returns, and not the monotonic clock.
 func TestStep(t *testing.T) {
 	before := Now()
 	Step(time.Hour)
@@ -20,7 +20,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// With a seed, At pauses at some sites and not at others, at the same visits each time, and Report names the sites that have paused.
+// With a seed, At pauses at some sites and not at others. With the same seed, it pauses at the same visits. Report names the sites that have
+// paused.
 func TestAt(t *testing.T) {
 	defer func() { on, seed = false, 0 }()
 	paused := func(s uint64) (n int, sites map[uint32]bool) {

@@ -1,4 +1,5 @@
-// Uses a server by Node's fetch, http and http2 for a while, and prints how that went. Arguments: the URL without TLS, the one with TLS, the time in ms.
+// This program uses a server with Node's fetch, http and http2 for a while, and prints the result. Its arguments are the URL without TLS, the
+// URL with TLS, and the time in ms.
 import http from "node:http";
 import https from "node:https";
 import http2 from "node:http2";
@@ -18,7 +19,7 @@ function check({ path }, status, size, text) {
   if (path === "/body" && text !== String(body.length)) throw new Error(`${path}: ${text}`);
 }
 
-// use sends requests by a client, one after the other, until the time is over.
+// use sends requests with a client, one after the other, until the time has passed.
 async function use(name, send, from) {
   for (let n = from; Date.now() < end; n++) {
     const request = requests[n % requests.length];

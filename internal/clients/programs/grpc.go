@@ -1,7 +1,7 @@
 //go:build ignore
 
-// A gRPC server on filo, and gRPC's own client, which makes the calls of the interoperability tests for a while. Arguments: the time, and
-// filo's driver.
+// This program serves gRPC with filo, and uses gRPC's own client to make the calls of the interoperability tests. Its arguments are the
+// duration, and filo's driver.
 package main
 
 import (
@@ -69,7 +69,7 @@ func run() error {
 		func(ctx context.Context) { interop.DoUnimplementedMethod(ctx, conn) },
 		func(ctx context.Context) { interop.DoCustomMetadata(ctx, client) },
 	}
-	// A call that fails ends this program: package interop calls Fatal of gRPC's log.
+	// A failed call ends this program, because package interop calls Fatal of gRPC's logger.
 	made := make([]int, 6)
 	var all sync.WaitGroup
 	for i := range made {
@@ -93,9 +93,9 @@ func run() error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"requests": sum, "failures": failures, "first": first})
 }
 
-// cancelAfterBegin cancels a call whose request is unfinished, so the server has nothing to answer. The interoperability tests have a call that
-// is cancelled and finished at once. Its answer may come before the client has looked at the cancellation, and then the client takes either,
-// at random. That happens with gRPC's own server as well.
+// cancelAfterBegin cancels a call whose request is unfinished, so the server can't answer it. It replaces a call of the interoperability
+// tests, which is cancelled and finished at the same time. The answer to that call may arrive before the client has noticed the cancellation,
+// and then the client reports either at random. This happens with gRPC's own server as well.
 func cancelAfterBegin(ctx context.Context, client testgrpc.TestServiceClient) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

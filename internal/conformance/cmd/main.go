@@ -1,6 +1,6 @@
-// Command cmd tests a running HTTP server against the RFCs, by the tables of package conformance (HTTP/1.1) or http2conf (HTTP/2). It
-// prints the result of each case. It exits with 1 if the server has broken a MUST or done what no server may do. It exits with 0 if the
-// server only differs where an RFC leaves a choice and filo has made one.
+// Command cmd tests a running HTTP server against the RFCs, with the table of package conformance (HTTP/1.1) or http2conf (HTTP/2). It prints
+// the result of each case. It exits with 1 if the server has broken a MUST or sent something that no server may send. It exits with 0 if the
+// server differs from filo only where an RFC leaves a choice.
 package main
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/filohttp/filo/internal/conformance/http2conf"
 )
 
-// atOnce is how many cases run at a time.
+// atOnce is how many cases run concurrently.
 const atOnce = 16
 
 // config holds the parameters of a run.
 type config struct {
 	addr       string
 	tls, http2 bool
-	only       []string // names of cases or of their groups; none: all
+	only       []string // names of cases or of groups; if empty, all cases run
 	options    conformance.Options
 }
 
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// item is a case of one of the tables.
+// item is a case of either table.
 type item struct {
 	name, rfc, sentence string
 	needs               []string
@@ -130,7 +130,7 @@ func (c *config) dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// lacking returns the routes that the server lacks, and what is wrong with each.
+// lacking returns the routes that the server lacks, each with the error that its request got.
 func (c *config) lacking() (map[string]error, error) {
 	if c.http2 {
 		return http2conf.Lacking(c.dial, c.options)
@@ -138,7 +138,7 @@ func (c *config) lacking() (map[string]error, error) {
 	return conformance.Lacking(c.dial, c.options)
 }
 
-// run runs the chosen cases, and returns in how many the server breaks the protocol.
+// run runs the chosen cases, and returns the number of cases in which the server breaks the protocol.
 func (c *config) run(w io.Writer) (broken int, err error) {
 	items, err := c.items()
 	if err != nil {

@@ -61,7 +61,7 @@ func TestFilo(t *testing.T) {
 	}
 }
 
-// The differences of net/http's server are reported, each with the RFC's sentence, the wanted answer and the received one.
+// The command reports the differences of net/http's server, each with the RFC's sentence, the wanted answer and the received one.
 func TestNetHTTP(t *testing.T) {
 	for _, test := range []struct {
 		c       config

@@ -36,7 +36,7 @@ func (c *config) serveListener(ln net.Listener, kind string) error {
 		return s.Serve(ln)
 	case "filo", "blocking":
 		s := &filo.Server{Handler: site.Serve}
-		s.HTTP2.Unencrypted = c.http2 // without it the preface is a case of HTTP/1.1
+		s.HTTP2.Unencrypted = c.http2 // when it is unset, the table of HTTP/1.1 tests how the server answers HTTP/2's preface
 		if kind == "blocking" {
 			s.Driver = filo.DriverBlocking
 		}

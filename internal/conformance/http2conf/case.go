@@ -1,23 +1,24 @@
-// Package http2conf tests a server against the RFCs of HTTP/2 with a table of cases. Each case has frames, and the sentence that decides
-// its outcome. Each case is run whole, cut in two and byte by byte. The package knows nothing of the server's own code.
+// Package http2conf tests a server against the RFCs of HTTP/2 with a table of cases. Each case has frames, and the RFC's sentence that
+// decides its outcome. The bytes of each case are sent whole, cut in two, and one at a time. The package doesn't use the code of filo's
+// server.
 //
-// The table has what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and
-// priorities, streams that no longer count, the contents of HPACK's table, and requests that turn out to be malformed when their handler
-// runs. The rules for a single frame, field block or head are tested by package http2, without a connection.
+// The table covers what h2spec and the tests of x/net lack (internal/foreign runs both): each frame in each state of a stream, windows and
+// priorities, closed streams that no longer count toward the limit, the contents of HPACK's table, and requests that turn out to be malformed
+// while their handler runs. The tests of package http2 cover the rules for a single frame, field block or head, without a connection.
 //
-// The server under test has these routes: GET /hello answers "Hello, World!" as text/plain, POST /echo answers the request's body whatever
-// its size, other methods at these paths get 405 and other paths 404. If there is also POST /hold, which reads nothing of its body and
-// doesn't answer until its stream is over, the cases about receive windows are run, too.
+// The server under test has these routes: GET /hello answers "Hello, World!" as text/plain, POST /echo answers with the request's body,
+// whatever its size, other methods at these paths get 405 and other paths 404. The cases about receive windows also need POST /hold. Its
+// handler doesn't read the body, and doesn't answer until the stream has ended.
 package http2conf
 
 import "slices"
 
-// A Case is what a client sends on one connection, and what must come back.
+// A Case holds the frames that a client sends on one connection, and the outcomes that must follow.
 type Case struct {
-	Name string // unique: the topic, "/", and what is special
+	Name string // unique: topic/case
 
-	// RFC is the document and section that decides, such as "9113 6.1", and Sentence is its text. Where a server may choose, the sentence
-	// says what filo chose: see conformance.IsRequired.
+	// RFC names the document and section that decide the outcome, such as "9113 6.1", and Sentence quotes the section. Where the RFC leaves a
+	// choice, the sentence also says what filo has chosen: see conformance.IsRequired.
 	RFC, Sentence string
 
 	Steps []Step
@@ -27,16 +28,16 @@ type Case struct {
 	Holds bool // the case needs POST /hold
 }
 
-// A Step is frames that are sent at once, and what must have come before the next step.
+// A Step holds frames that are sent together, and the outcomes that the runner awaits before the next step.
 type Step struct {
 	Send []Frame
-	// Make, if it isn't nil, makes the frames according to the server's SETTINGS.
+	// Make, if it isn't nil, returns the frames to send, which depend on the server's SETTINGS.
 	Make func(server ServerSettings) []Frame
-	// Want is what must come. Nothing may come on a stream that no step has named.
+	// Want lists the outcomes. The server may not send anything on a stream that no step has named.
 	Want []Want
-	// Fixed marks a step that only prepares the case's subject, or comes after it. Such a step isn't cut.
+	// Fixed marks a step that isn't cut, since it only prepares the subject of the case or cleans up after it.
 	Fixed bool
-	// Rude says that DATA are sent whatever the windows are.
+	// Rude says that DATA frames are sent even if they exceed the server's windows.
 	Rude bool
 }
 
@@ -46,17 +47,17 @@ type ServerSettings struct {
 	InitialWindow uint32
 }
 
-// Want is what must come on a stream.
+// Want is the outcome that a stream must have.
 type Want struct {
 	Stream uint32
 	What   What
 	Status int     // of the answer
-	Or     int     // another status that is also right; 0: none
+	Or     int     // another status that is accepted; 0: none
 	Body   string  // "": any; Empty: none
-	Head   bool    // the answer to a HEAD: no body, whatever the fields say
+	Head   bool    // this answers a HEAD request: it has no body, even if its fields announce one
 	Fields []Field // fields that must be present
 	Code   Code    // of RST_STREAM
-	// Interim are the statuses of the interim answers that must come first.
+	// Interim lists the statuses of the interim answers that must precede the final one.
 	Interim []int
 }
 
@@ -65,15 +66,15 @@ type What int
 
 const (
 	Answered      What = iota // the whole answer
-	AnsweredEarly             // the whole answer and, since the request goes on, RST_STREAM with NO_ERROR
-	Reset                     // RST_STREAM with Code; before that an answer with Status may have begun, or have been whole
-	Begun                     // the answer has begun, and Body is the part of its body that has come so far
-	Going                     // an answer with Status may have begun, and hasn't ended
-	Nothing                   // nothing but interim answers
+	AnsweredEarly             // the whole answer, and then RST_STREAM with NO_ERROR, because the request hasn't ended
+	Reset                     // RST_STREAM with Code, possibly after a part of an answer with Status, or all of it
+	Begun                     // the answer has begun but not ended, and Body is the part of its body that has arrived
+	Going                     // the stream is open; an answer with Status may have begun
+	Nothing                   // no final answer, but the Interim ones
 	Anything                  // anything, or nothing
 )
 
-// Field is an expected field. A value that ends in * is a prefix, and "" is any.
+// Field is an expected field. A Value that ends in * is a prefix, and "" matches any value.
 type Field struct{ Name, Value string }
 
 // Empty is the Body of an answer that must have none.
@@ -83,14 +84,14 @@ const Empty = "\x00"
 type Then int
 
 const (
-	Open    Then = iota // it goes on: the next request on it is answered
-	OpenOld             // it goes on, but has no number left for another stream: a PING is answered
-	Fails               // it ends after a GOAWAY with Code
-	Either              // it goes on, or ends with GOAWAY and Code
+	Open    Then = iota // the connection stays open: the next request on it is answered
+	OpenOld             // the connection stays open, but the client has used the last stream number, so the runner sends a PING
+	Fails               // the server sends GOAWAY with Code, and ends the connection
+	Either              // as Open, or as Fails
 	Leaves              // the client closes its writing half, and the server must end the connection without an answer
 )
 
-// usualSettings are used where no server's settings are known.
+// usualSettings stand in for the server's settings where there is no connection to a server.
 var usualSettings = ServerSettings{MaxStreams: 100, InitialWindow: defaultWindow}
 
 // Table returns all cases.
@@ -100,7 +101,7 @@ func Table() []Case {
 	)
 }
 
-// Seeds returns the bytes of every case with the preface, as a corpus for fuzzing a server's end of a connection.
+// Seeds returns the bytes of every case, each after the preface, as a corpus for fuzzing the server's side of a connection.
 func Seeds() [][]byte {
 	var seeds [][]byte
 	for _, c := range Table() {
@@ -125,10 +126,10 @@ func (s *Step) frames(server ServerSettings) []Frame {
 // opening returns the bytes with which the runner begins a connection.
 func opening() []byte { return settings().Append([]byte(preface)) }
 
-// send is a step that is cut, with the given outcomes, if any.
+// send returns a step that is cut, with the given outcomes, if any.
 func send(f []Frame, want ...Want) Step { return Step{Send: f, Want: want} }
 
-// fixed is a step that isn't cut.
+// fixed returns a step that isn't cut.
 func fixed(f []Frame, want ...Want) Step { return Step{Send: f, Want: want, Fixed: true} }
 
 func steps(s ...Step) []Step { return s }
@@ -153,21 +154,21 @@ func echo(stream uint32, body string) Want {
 	return Want{Stream: stream, Status: 200, Body: body}
 }
 
-// wasReset is a stream that the server resets before it has answered.
+// wasReset is the outcome of a stream that the server resets before it answers.
 func wasReset(stream uint32, code Code) Want { return Want{Stream: stream, What: Reset, Code: code} }
 
-// malformed is a stream that is reset because its request is malformed. RFC 9113, 8.1.1: "a server MAY send an HTTP response prior to
-// closing or resetting the stream."
+// malformed is the outcome of a stream that the server resets because the request is malformed, perhaps after a 400. RFC 9113, 8.1.1: "a
+// server MAY send an HTTP response prior to closing or resetting the stream."
 func malformed(stream uint32) Want {
 	return Want{Stream: stream, What: Reset, Code: protocolError, Status: 400}
 }
 
-// cutOff is a stream that is reset although its handler may have begun to answer.
+// cutOff is the outcome of a stream that the server resets, perhaps after the handler has begun to answer.
 func cutOff(stream uint32, code Code) Want {
 	return Want{Stream: stream, What: Reset, Code: code, Status: 200}
 }
 
-// begun is a stream whose answer has begun, with the part of the body that must have come so far.
+// begun is the outcome of a stream whose answer has begun: body is the part of its body that must have arrived.
 func begun(stream uint32, body string) Want {
 	if body == "" {
 		body = Empty
@@ -177,13 +178,13 @@ func begun(stream uint32, body string) Want {
 
 func going(stream uint32) Want { return Want{Stream: stream, What: Going, Status: 200} }
 
-// sent is the part of a Case in which the cases of a group differ.
+// sent holds the name and frames in which the cases of a group differ.
 type sent struct {
 	name   string
 	frames []Frame
 }
 
-// each returns a case for every list of frames: the frames are the first step of the group that isn't fixed.
+// each returns a case for every list of frames, which become the frames of the group's first step that isn't fixed.
 func each(group Case, list []sent) []Case {
 	at := slices.IndexFunc(group.Steps, func(s Step) bool { return !s.Fixed })
 	cases := make([]Case, len(list))
@@ -196,12 +197,12 @@ func each(group Case, list []sent) []Case {
 	return cases
 }
 
-// fails is the group of frames that end the connection.
+// fails returns a group whose frames make the server end the connection with this code.
 func fails(code Code, name, rfc, sentence string) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{}), Then: Fails, Code: code}
 }
 
-// comes is the common part of cases whose frames have this outcome, and after which the connection goes on.
+// comes returns a group whose frames have this outcome, and after which the connection stays open.
 func comes(name, rfc, sentence string, want ...Want) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Steps: steps(Step{Want: want})}
 }

@@ -11,7 +11,7 @@ const (
 	mustNotExceed = "The sender MUST NOT send a flow-controlled frame with a length that exceeds the space available in either of the flow-control windows advertised by the receiver."
 )
 
-// k16 is content of 16,000 bytes, and over16K is a payload one byte longer than a frame may have.
+// k16 is content of 16,000 bytes. over16K is a payload one byte longer than a frame may hold. The requests in echos use up the connection's window.
 var (
 	k16     = strings.Repeat("0123456789abcdef", 1000)
 	over16K = strings.Repeat("a", maxFrameSize+1)
@@ -24,7 +24,7 @@ var (
 	echoed = []Want{echo(1, k16), echo(3, k16), echo(5, k16), echo(7, k16), echo(9, k16[:1535])}
 )
 
-// initial is SETTINGS with the initial window of streams.
+// initial returns SETTINGS that set the initial window of streams to n.
 func initial(n uint32) Frame { return settings(setting(settingInitialWindow, n)) }
 
 // flow is a case about windows.
@@ -32,13 +32,13 @@ func flow(name, rfc, sentence string, s ...Step) Case {
 	return Case{Name: "window/" + name, RFC: rfc, Sentence: sentence, Steps: s}
 }
 
-// held is a case of requests to /hold.
+// held marks a case whose requests go to /hold.
 func held(c Case) Case {
 	c.Holds = true
 	return c
 }
 
-// fill is a request to /hold with n bytes of DATA.
+// fill returns a request to /hold with n bytes of DATA.
 func fill(stream uint32, n int) frames {
 	f := frames{headers(stream, endHeaders, holdBlock)}
 	for ; n > 0; n -= maxFrameSize {
@@ -150,8 +150,8 @@ var windowCases = slices.Concat(
 	},
 )
 
-// urgent is a case about which answer comes first when the connection's window has been used up by echos. Each frame of first is a step:
-// the requests on streams 11 and 13, which wait for the window, and frames that belong to them.
+// urgent returns a case about the order in which the server sends two answers after echos has used up the connection's window. Each frame of
+// first is a step: the requests on streams 11 and 13, whose answers wait for the window, and further frames on these streams.
 func urgent(name, sentence string, first frames, s ...Step) Case {
 	c := Case{Name: "priority/" + name, RFC: "9218 10", Sentence: sentence, Steps: steps(fixed(echos, echoed...))}
 	for _, f := range first {
@@ -202,7 +202,7 @@ var goAwayCases = each(comes("GOAWAY", "9113 6.8", "GOAWAY allows an endpoint to
 
 const refused = "An endpoint that receives a HEADERS frame that causes its advertised concurrent stream limit to be exceeded MUST treat this as a stream error of type PROTOCOL_ERROR or REFUSED_STREAM; filo takes the latter, so that the client may try again."
 
-// beyond is the number of a stream after all that full opens.
+// beyond is higher than the number of any stream that full opens.
 const beyond = 10_001
 
 // full opens as many streams as the server allows. The first is 1.
@@ -214,7 +214,7 @@ func full(server ServerSettings) []Frame {
 	return f
 }
 
-// room is a case of a stream that ends, after which the client can open as many streams as before.
+// room returns a case in which stream 1 ends. The client can then open as many other streams as the server allows.
 func room(name string, s ...Step) Case {
 	return Case{Name: "closed streams don't count/" + name, RFC: "9113 5.1.2",
 		Sentence: `Streams that are in the "open" state or in either of the "half-closed" states count toward the maximum number of streams that an endpoint is permitted to open. Closed ones don't.`,
@@ -224,7 +224,7 @@ func room(name string, s ...Step) Case {
 		}}, fixed(frames{data(beyond, endStream, "abc")}, echo(beyond, "abc")), send(frames{get(beyond + 2)}, hello(beyond+2)))}
 }
 
-// answeredEarly is a step in which stream 1 is answered before the request has ended.
+// answeredEarly returns a step in which stream 1 is answered before its request has ended.
 func answeredEarly(fields ...string) Step {
 	return fixed(frames{headers(1, endHeaders, getBlock+block(fields...))}, hello(1))
 }

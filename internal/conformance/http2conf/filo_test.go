@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// serve serves the site by the driver, with TLS if there is a configuration for it, and returns how to dial it.
+// serve serves the site with the driver, over TLS if config isn't nil, and returns a function that dials the server.
 func serve(t *testing.T, driver filo.Driver, config *tls.Config) func() (net.Conn, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestTCP(t *testing.T) {
 	t.Run("blocking", func(t *testing.T) { http2conf.Run(t, serve(t, filo.DriverBlocking, nil)) })
 }
 
-// TestTLS runs the table over TLS. The cases are cut in TestTCP, and aren't here.
+// TestTLS runs the table over TLS, without cuts, because TestTCP has them.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	t.Run("loop", func(t *testing.T) { http2conf.RunWhole(t, serve(t, filo.DriverAuto, testCertificate(t))) })
@@ -84,8 +84,8 @@ const (
 	get     = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// RFC 9113, section 3.4: without TLS, servers can identify connections of HTTP/2 by the presence of the preface: filo takes anything else for
-// HTTP/1.1. Over TLS an invalid preface is a connection error of type PROTOCOL_ERROR.
+// RFC 9113, section 3.4: without TLS, a server can identify HTTP/2 connections by the preface. filo treats anything else as HTTP/1.1. Over
+// TLS, an invalid preface is a connection error of type PROTOCOL_ERROR.
 var prefaces = []struct{ name, sent, clear, tls string }{
 	{"another first byte", "X" + preface[1:] + noFrame, "HTTP/1.1 505", "GOAWAY 1"},
 	{"HTTP/2.1", "PRI * HTTP/2.1\r\n\r\nSM\r\n\r\n" + noFrame, "HTTP/1.1 505", "GOAWAY 1"},
@@ -101,7 +101,7 @@ var prefaces = []struct{ name, sent, clear, tls string }{
 	{"GET, and then the preface", get + preface + noFrame, "HTTP/1.1 200 HTTP/1.1 505", "GOAWAY 1"},
 }
 
-// Anything but the preface is refused, whole and, without TLS, cut at every byte.
+// The server refuses anything but the preface, even if it arrives in two parts. Without TLS, it is cut at every byte.
 func TestPreface(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loop": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		for _, secure := range []bool{false, true} {
@@ -126,7 +126,7 @@ func TestPreface(t *testing.T) {
 						}
 					}
 				}
-				// Neither a part of the preface nor the end of the connection after it counts as a request.
+				// The server must not take a part of the preface for a request, even if the connection ends after it.
 				for n := range len(preface + noFrame) {
 					if got := answerTo(t, dial, (preface + noFrame)[:n]); strings.Contains(got, " 200") {
 						t.Errorf("%d bytes of the preface: %q", n, got)
@@ -139,7 +139,8 @@ func TestPreface(t *testing.T) {
 
 var statusLine = regexp.MustCompile(`HTTP/1\.1 \d+`)
 
-// answerTo sends the parts on a new connection, ends the client's side, and returns what comes: the statuses of HTTP/1.1, or GOAWAY's code.
+// answerTo sends the parts on a new connection, ends the client's side, and describes the server's answer: the statuses of HTTP/1.1, or
+// GOAWAY's code.
 func answerTo(t *testing.T, dial func() (net.Conn, error), parts ...string) string {
 	conn, err := dial()
 	if err != nil {

@@ -7,22 +7,22 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// preface is the beginning of a client's connection (RFC 9113, section 3.4).
+// preface is what a client sends first on a connection (RFC 9113, section 3.4).
 const preface = http2.ClientPreface
 
-// maxFrameSize is the largest payload that both peers accept unless SETTINGS say otherwise.
+// maxFrameSize is the default limit for a frame's payload.
 const maxFrameSize = 16384
 
 // defaultWindow is the initial size of every window.
 const defaultWindow = 65535
 
-// maxID is the highest number of a stream, and the largest window.
+// maxID is both the highest stream number and the largest size of a window.
 const maxID = 1<<31 - 1
 
 // Type is the type of a frame.
 type Type = http2.FrameType
 
-// The types of RFC 9113, section 6, and of RFC 9218, section 7.1.
+// These types are defined by RFC 9113, section 6, and RFC 9218, section 7.1.
 const (
 	typeData           Type = 0x0
 	typeHeaders        Type = 0x1
@@ -41,7 +41,7 @@ const (
 // Flags are the flags of a frame.
 type Flags = http2.Flags
 
-// The flags of RFC 9113, section 6.
+// These flags are defined by RFC 9113, section 6.
 const (
 	endStream  Flags = 0x1
 	ack        Flags = 0x1
@@ -54,7 +54,7 @@ const (
 // Code is an error code of RFC 9113, section 7.
 type Code = http2.ErrCode
 
-// The codes that the table expects or sends.
+// The table expects or sends these codes.
 const (
 	noError          Code = 0x0
 	protocolError    Code = 0x1
@@ -72,7 +72,7 @@ type Frame struct {
 	Flags   Flags
 	Stream  uint32
 	Payload string
-	// Raw, if it isn't "", is sent in place of a frame.
+	// Raw, if it isn't "", is sent instead of a frame made of the other fields.
 	Raw string
 }
 
@@ -86,7 +86,7 @@ func (f Frame) Append(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, f.Stream), f.Payload...)
 }
 
-// is reports whether f is a frame of the type, which Raw never is.
+// is reports whether f is a frame of type t, false for Raw bytes.
 func (f Frame) is(t Type) bool { return f.Raw == "" && f.Type == t }
 
 // frames is short for a list of frames.
@@ -134,7 +134,7 @@ func priorityUpdate(stream uint32, value string) Frame {
 
 func uint32Of(n uint32) string { return string(binary.BigEndian.AppendUint32(nil, n)) }
 
-// The settings of RFC 9113, section 6.5.2, RFC 8441, section 3, and RFC 9218, section 2.1.
+// These settings are defined by RFC 9113, section 6.5.2, RFC 8441, section 3, and RFC 9218, section 2.1.
 const (
 	settingTableSize       = 0x1
 	settingPush            = 0x2
@@ -150,8 +150,8 @@ func setting(id uint16, value uint32) string {
 	return string(binary.BigEndian.AppendUint16(nil, id)) + uint32Of(value)
 }
 
-// block is a field block of literals without indexing and without Huffman code, so that any bytes can be sent. A field is written
-// "name: value".
+// block returns a field block for fields in the form "name: value". It uses literals without indexing and without Huffman code, so that a
+// field can have any bytes.
 func block(fields ...string) string {
 	var b strings.Builder
 	for _, field := range fields {
@@ -162,10 +162,10 @@ func block(fields ...string) string {
 	return b.String()
 }
 
-// text is a string as a field block has it, without Huffman code (RFC 7541, section 5.2).
+// text encodes a string for a field block, without Huffman code (RFC 7541, section 5.2).
 func text(s string) string { return integer(0, 7, len(s)) + s }
 
-// integer is a number after the first bits of a byte (RFC 7541, section 5.1).
+// integer encodes n with a prefix of the given number of bits, and takes the other bits of the first byte from first (RFC 7541, section 5.1).
 func integer(first byte, bits uint, n int) string {
 	most := 1<<bits - 1
 	if n < most {
@@ -178,27 +178,27 @@ func integer(first byte, bits uint, n int) string {
 	return string(append(b, byte(n)))
 }
 
-// The field blocks that most requests have.
+// Most requests have one of these field blocks.
 var (
 	getBlock  = block(":method: GET", ":scheme: https", ":path: /hello", ":authority: a")
 	postBlock = block(":method: POST", ":scheme: https", ":path: /echo", ":authority: a")
 )
 
-// get is a whole request, whose answer is hello.
+// get returns a complete request, whose answer is hello.
 func get(stream uint32) Frame { return headers(stream, whole, getBlock) }
 
-// getWith is get with more fields.
+// getWith returns the request of get with more fields.
 func getWith(stream uint32, fields ...string) Frame {
 	return headers(stream, whole, getBlock+block(fields...))
 }
 
-// post is a request whose content is still to come, and whose answer is its content.
+// post returns the HEADERS of a request whose content follows. The answer repeats the content.
 func post(stream uint32) Frame { return headers(stream, endHeaders, postBlock) }
 
-// postWith is post with more fields.
+// postWith returns the HEADERS of post with more fields.
 func postWith(stream uint32, fields ...string) Frame {
 	return headers(stream, endHeaders, postBlock+block(fields...))
 }
 
-// holdBlock is a request that isn't answered until its stream is over.
+// holdBlock is the field block of a request that isn't answered until its stream has ended.
 var holdBlock = block(":method: POST", ":scheme: https", ":path: /hold", ":authority: a")

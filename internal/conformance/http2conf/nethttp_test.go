@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// serveClear serves the site by HTTP/1.1 and by HTTP/2 with prior knowledge, and returns how to dial it.
+// serveClear serves the site without TLS, over HTTP/1.1 and over HTTP/2 with prior knowledge. It returns a function that dials the server.
 func serveClear(t *testing.T) func() (net.Conn, error) {
 	s := &http.Server{Handler: http.HandlerFunc(site.ServeHTTP), ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
 	s.Protocols.SetHTTP1(true)
@@ -53,8 +53,8 @@ func serveTLS(t *testing.T) func() (net.Conn, error) {
 	}
 }
 
-// A deviation is a behaviour of net/http's in some cases that differs from filo's: it is against the RFC's sentence, or another choice that
-// the sentence allows.
+// A deviation is a behaviour of net/http's server that differs from filo's in some cases. It breaks the RFC's sentence, or is another choice
+// that the sentence allows.
 type deviation struct {
 	what  string
 	came  string   // a text in the runner's error
@@ -149,8 +149,9 @@ var deviations = []deviation{
 	}},
 }
 
-// racy are cases in which net/http's behaviour depends on timing: it resets a stream with NO_ERROR unless it has already read the end of
-// the request; it acknowledges each of several SETTINGS, or all of them at once; its handlers race for the order of answers.
+// racy lists cases in which the behaviour of net/http's server depends on timing. The server resets a stream with NO_ERROR unless it has
+// already read the end of the request. It acknowledges several SETTINGS one by one or all at once. Its handlers race for the order of
+// answers.
 var racy = []string{
 	"priority/", "early answer/", "Expect/100-continue, and an answer that doesn't depend on the content", "SETTINGS/three",
 	"window/changed when both have ended", "window/changed when the answer has ended before the request",
@@ -170,7 +171,8 @@ func find(c Case) *deviation {
 	return nil
 }
 
-// In net/http's server the runner finds exactly the known deviations: so it passes what is right, and fails what isn't.
+// The runner finds exactly the known deviations in net/http's server. This shows that the runner accepts correct behaviour and detects wrong
+// behaviour.
 func TestNetHTTP(t *testing.T) {
 	if race.Enabled {
 		t.Skip("no code of filo's is under test, and the tests without the race detector have it")
@@ -206,7 +208,7 @@ func TestNetHTTP(t *testing.T) {
 				})
 			}
 			group.Wait()
-			// On a busy machine net/http may give up a client that is too late, so failed cases run again, one at a time.
+			// On a busy machine, the client may be so slow that net/http ends the connection, so failed cases run again, one at a time.
 			for _, c := range failed {
 				if err := run(c); err != nil {
 					t.Fatalf("%q, by itself: %v", c.Name, err)
@@ -216,14 +218,14 @@ func TestNetHTTP(t *testing.T) {
 	}
 }
 
-// runOnNetHTTP runs a case, which must fail as the deviation says, if there is one.
+// runOnNetHTTP runs a case. If d isn't nil, the case must fail as the deviation says.
 func runOnNetHTTP(r runner, d *deviation) error {
 	if d == nil {
 		r.timeout = timeout
 		return r.run(true)
 	}
-	// If something never comes, the runner waits in vain: so the first time-out is short. The later ones are long enough for a busy
-	// machine.
+	// In some deviations an expected frame never arrives, and the runner waits for the time-out. So the first time-out is short. The later
+	// time-outs are long enough for a busy machine.
 	var err error
 	for _, r.timeout = range []time.Duration{time.Second / 2, 3 * time.Second, 20 * time.Second} {
 		if err = r.run(true); err == nil {

@@ -14,41 +14,40 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// errServer is wrapped by every error about a frame that a server may not send.
+// errServer is wrapped by every error about a frame that a server must not send.
 var errServer = fmt.Errorf("%w: the server breaks the protocol", conformance.ErrMalformed)
 
 func broken(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errServer, fmt.Sprintf(format, args...))
 }
 
-// A peer is a client's knowledge of its connection: it records the frames that the client sends, and checks the server's frames against the
-// RFCs.
+// A peer tracks the client's side of a connection: it records the frames that the client sends, and checks the server's frames against the RFCs.
 type peer struct {
 	streams map[uint32]*stream
-	highest uint32 // the highest number that the client has used in HEADERS
+	highest uint32 // the highest stream number in the client's HEADERS
 
 	decoder *hpack.Decoder
-	block   []byte // the field block of the stream inBlock
+	block   []byte // the incomplete field block of the stream inBlock
 	inBlock uint32
 	ends    bool // the block ends its stream
 
 	server    ServerSettings
-	began     bool          // the server's first SETTINGS have come
+	began     bool          // the server's first SETTINGS have arrived
 	acked     clientValues  // the values that the server has acknowledged
 	unacked   []clientDelta // the changes by SETTINGS that the server hasn't acknowledged
 	pings     []string      // the PINGs that the server has to answer
 	mayShrink bool          // the next block must begin with an update of the table's size
 
-	send, receive int64 // the connection's windows: what the client and the server may send
+	send, receive int64 // the connection's windows: how much DATA the client and the server may send
 
 	goneAway []goAwayFrame
-	replies  []Frame // the frames that the client owes the server
+	replies  []Frame // the acknowledgments and PING answers that the client must still send
 }
 
 // clientValues are values of the client's SETTINGS.
 type clientValues struct{ window, table int64 }
 
-// clientDelta is the values in one of the client's SETTINGS, -1 for those that it doesn't have.
+// clientDelta holds the values of one SETTINGS frame of the client, -1 for a setting that the frame lacks.
 type clientDelta clientValues
 
 type goAwayFrame struct {
@@ -57,7 +56,7 @@ type goAwayFrame struct {
 	debug string
 }
 
-// A stream records what has come on a stream.
+// A stream records what the server has sent on a stream.
 type stream struct {
 	opened         bool // by HEADERS of the client
 	interim        []int
@@ -67,9 +66,9 @@ type stream struct {
 	over           bool      // the answer has ended
 	came           time.Time // when the last frame of the answer came
 	resets         []Code
-	waited         bool  // the first reset came a while after the answer: see patience
-	granted, taken int64 // bytes that WINDOW_UPDATE has granted the server, and those of its DATA
-	sendGranted    int64 // bytes granted to the client, less those that it has sent
+	waited         bool  // the first RST_STREAM came at least patience after the end of the answer
+	granted, taken int64 // bytes that the client's WINDOW_UPDATE frames have granted, and bytes of DATA that the server has sent
+	sendGranted    int64 // bytes that the server has granted, minus the bytes that the client has sent
 	trailers       bool
 }
 
@@ -83,7 +82,7 @@ func newPeer() *peer {
 	}
 }
 
-// sent records a frame of the client.
+// sent records a frame that the client sends.
 func (p *peer) sent(f Frame) {
 	if f.Raw != "" {
 		return
@@ -132,7 +131,8 @@ func (p *peer) sentSettings(entries string) {
 	p.decoder.SetAllowedMaxDynamicTableSize(uint32(p.largest().table))
 }
 
-// largest returns the largest values that the server may use: those that it has acknowledged, or later ones.
+// largest returns the largest values that the server may still apply. Until the server has acknowledged newer SETTINGS, it may apply the
+// older values or the newer ones.
 func (p *peer) largest() clientValues {
 	v := p.acked
 	for _, delta := range p.unacked {
@@ -165,7 +165,7 @@ var known = map[Type]Flags{
 	typeContinuation: endHeaders, typeReset: 0, typeGoAway: 0, typeWindowUpdate: 0,
 }
 
-// take takes a frame of the server.
+// take checks and records a frame that the server has sent.
 func (p *peer) take(f serverFrame) error {
 	flags, ok := known[f.kind]
 	switch {
@@ -400,7 +400,7 @@ func (p *peer) takeBlock(f serverFrame, s *stream) error {
 	return s.takeFields(fields, p.ends)
 }
 
-// takeFields takes the fields of an interim answer, an answer, or a trailer section.
+// takeFields checks and records the fields of an interim answer, a final answer, or a trailer section.
 func (s *stream) takeFields(fields []hpack.HeaderField, ends bool) error {
 	for i, f := range fields {
 		if err := checkField(f, i == 0 && s.status == 0); err != nil {
@@ -481,7 +481,7 @@ func (s *stream) values(name string) []string {
 	return values
 }
 
-// String says what has come on a stream.
+// String describes what the server has sent on the stream.
 func (s *stream) String() string {
 	var words []string
 	for _, status := range s.interim {
@@ -503,7 +503,7 @@ func (s *stream) String() string {
 	return strings.Join(words, ", ")
 }
 
-// String says what has come.
+// String describes what the server has sent on all streams, with its GOAWAY frames.
 func (p *peer) String() string {
 	var words []string
 	ids := make([]uint32, 0, len(p.streams))
@@ -525,11 +525,12 @@ func (p *peer) String() string {
 	return strings.Join(words, "; ")
 }
 
-// patience is how long a server must wait for the rest of a request that it has answered: on a slow machine, a client that still sends may get
-// RST_STREAM with NO_ERROR afterwards. The server then ignores what would have reset the stream.
+// patience is how long a server must wait for the rest of a request after its answer. After that time, the server may send RST_STREAM with
+// NO_ERROR, even if the client only sends slowly because the machine is busy. The server then ignores a later frame that would have reset the
+// stream with another code, so the runner accepts NO_ERROR instead.
 const patience = 500 * time.Millisecond
 
-// met reports whether exactly what is wanted has come on the stream, and so far nothing else.
+// met reports whether the stream has the outcome w, and the server has sent nothing else on it.
 func (w Want) met(s *stream) bool {
 	if s == nil {
 		s = &stream{}
@@ -556,10 +557,10 @@ func (w Want) met(s *stream) bool {
 	return s.status == 0 && len(s.resets) == 0
 }
 
-// gaveUp reports whether the server has answered, and waited for the rest of the request for long enough.
+// gaveUp reports whether the server has answered, waited for the rest of the request at least for patience, and then sent RST_STREAM with NO_ERROR.
 func (s *stream) gaveUp() bool { return s.waited && slices.Equal(s.resets, []Code{noError}) }
 
-// fits reports whether the content is as wanted, and as long as Content-Length says.
+// fits reports whether the content is the wanted one, and has the length that Content-Length announces.
 func (s *stream) fits(w Want) bool {
 	if w.Head {
 		return len(s.body) == 0
@@ -583,7 +584,7 @@ func (s *stream) has(w Want) bool {
 	return true
 }
 
-// String says what is wanted.
+// String describes the wanted outcome.
 func (w Want) String() string {
 	answer := strconv.Itoa(w.Status)
 	if w.Body != "" {

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// indexing is a request whose :path and :authority enter the dynamic table, and indexed is the same request by these entries.
+// indexing is a field block that adds :path and :authority to the dynamic table. indexed is the same request, which refers to these entries.
 const (
 	indexing = "\x82\x87\x44\x06/hello\x41\x01a"
 	indexed  = "\x82\x87\xbf\xbe"
-	// plain is the same request without the dynamic table.
+	// plain is the same request, which doesn't use the dynamic table.
 	plain = "\x82\x87\x04\x06/hello\x01\x01a"
 )
 
-// with is a GET with more fields.
+// with returns a GET with more fields, on stream 1.
 func with(fields ...string) frames { return frames{getWith(1, fields...)} }
 
-// twice is a request, followed by others whose field blocks depend on the first one's.
+// twice returns a case of one request, followed by others whose field blocks refer to entries that the first one added to HPACK's table.
 func twice(name, rfc, sentence string, first []Frame, want Want, second ...Frame) Case {
 	var greetings []Want
 	for _, f := range second {
@@ -25,7 +25,7 @@ func twice(name, rfc, sentence string, first []Frame, want Want, second ...Frame
 	return Case{Name: "HPACK/" + name, RFC: rfc, Sentence: sentence, Steps: steps(fixed(first, want), send(second, greetings...))}
 }
 
-// alwaysSame is the rule by which a field block changes the table, whatever becomes of its request.
+// alwaysSame is the rule that a field block changes HPACK's table even if its request is refused.
 const alwaysSame = "Field compression is stateful: an endpoint needs to perform decompression even if the frames are to be discarded."
 
 var tableCases = []Case{
@@ -45,7 +45,7 @@ var tableCases = []Case{
 		frames{headers(1, whole|prioritize, uint32Of(1)+"\x0f"+indexing)}, wasReset(1, protocolError), headers(3, whole, indexed)),
 	twice("an index of two requests before", "7541 2.3.2", "The newest entry has the lowest index.",
 		frames{headers(1, whole, indexing)}, hello(1), headers(3, whole, "\x82\x87\xbf\xbe\x40\x01x\x01y"), headers(5, whole, "\x82\x87\xc0\xbf\xbe")),
-	// These cases change the limit for the table of the server's encoder. The runner checks that the server's blocks keep to it.
+	// These cases change the size limit for the table of the server's encoder. The runner checks that the server's field blocks respect this limit.
 	{Name: "HPACK/a smaller table for answers", RFC: "9113 4.3.1",
 		Sentence: "Once an endpoint acknowledges a change to SETTINGS_HEADER_TABLE_SIZE that reduces the maximum below the current size of the dynamic table, its HPACK encoder MUST start the next field block with a Dynamic Table Size Update instruction.",
 		Steps: steps(fixed(frames{get(1)}, hello(1)), send(frames{settings(setting(settingTableSize, 0))}), send(frames{get(3), get(5)}, hello(3), hello(5)),
@@ -55,22 +55,22 @@ var tableCases = []Case{
 		Steps:    steps(fixed(frames{get(1)}, hello(1)), send(frames{settings(setting(settingTableSize, 65536)), get(3)}, hello(3)))},
 }
 
-// cutOffMalformed is a stream whose request turns out to be malformed after its handler may have begun to answer.
+// cutOffMalformed is the outcome of a stream whose request turns out to be malformed at a time when the handler may already have begun to answer.
 func cutOffMalformed(stream uint32) Want {
 	return Want{Stream: stream, What: Reset, Code: protocolError, Status: 200, Or: 400}
 }
 
-// ends returns the group with another end.
+// ends returns c with another value of Then.
 func ends(then Then, c Case) Case {
 	c.Then = then
 	return c
 }
 
-// trailer is a request with content, followed by these frames.
+// trailer returns a request with content, followed by these frames.
 func trailer(f ...Frame) frames { return append(frames{post(1), data(1, 0, "hello")}, f...) }
 
 var requestCases = slices.Concat(
-	// This is more content than a server waits for before the handler runs.
+	// A server doesn't wait for so much content before it calls the handler, so these requests turn out to be malformed while the handler runs.
 	each(comes("Content-Length", "9113 8.1.1", "A request is also malformed if the value of a content-length header field does not equal the sum of the DATA frame payload lengths that form the content.", cutOffMalformed(1)), []sent{
 		{"of 20,000, and less DATA", frames{postWith(1, "content-length: 20000"), data(1, 0, k16), data(1, endStream, k16[:3999])}},
 		{"of 20,000, and more DATA", frames{postWith(1, "content-length: 20000"), data(1, 0, k16), data(1, endStream, k16[:4001])}},

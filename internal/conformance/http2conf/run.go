@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	// timeout bounds one connection. No answer in the table takes the server any time.
+	// timeout bounds one connection. It is generous, because the server can compute every answer in the table at once.
 	timeout = time.Minute
 
-	// A case is cut in two at only one in sparse of the possible places, since each cut takes a connection of its own. The first place
+	// A case is cut in two at only one in sparse of the possible offsets, since each cut takes a separate connection. The first offset
 	// differs from case to case.
 	sparse = 7
 
-	// atOnce is how many cases run at a time. Some wait for a second.
+	// atOnce is how many cases run concurrently. Some cases wait for a second.
 	atOnce = 16
 )
 
-// Run runs the whole table against the server that dial connects to, by TCP or by TLS whose ALPN has chosen h2: each case whole, and cut in
-// two at some bytes. A connection with a method WaitRead() error, which returns when the server has read all that was sent, makes the cuts
-// exact; over such ones cases are also sent byte by byte. With -short, cases aren't cut.
+// Run runs the whole table against the server that dial connects to, over TCP, or over TLS whose ALPN has chosen h2. Each case is sent whole,
+// and cut in two at some offsets. If a connection has a method WaitRead() error, which returns when the server has read everything that was
+// sent, the cuts are exact, and the cases are also sent byte by byte. With -short, cases aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	run(t, dial, testing.Short())
 }
 
-// RunWhole is Run without the cuts.
+// RunWhole does the same as Run, but without cuts.
 func RunWhole(t *testing.T, dial func() (net.Conn, error)) {
 	t.Helper()
 	run(t, dial, true)
@@ -66,7 +66,7 @@ func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	}
 }
 
-// Run runs the case against the server that dial connects to. The error says what differs.
+// Run runs the case against the server that dial connects to. The error describes how the outcome differs from the expected one.
 func (c *Case) Run(dial func() (net.Conn, error), o conformance.Options) error {
 	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt}).run(!o.Cut)
 }
@@ -88,8 +88,8 @@ func (c *Case) Needs() []string {
 	return needs
 }
 
-// Lacking returns the routes that a server doesn't have, and what is wrong with each. The error says that the server can't be reached, or
-// doesn't speak HTTP/2.
+// Lacking returns the routes that a server doesn't have, each with the error that its request got. err is set if the server can't be reached,
+// or doesn't speak HTTP/2.
 func Lacking(dial func() (net.Conn, error), o conformance.Options) (lacks map[string]error, err error) {
 	r := &runner{dial: dial, timeout: o.Timeout}
 	look := func(list frames, want Want) error {
@@ -108,7 +108,7 @@ func Lacking(dial func() (net.Conn, error), o conformance.Options) (lacks map[st
 	for route, err := range map[string]error{
 		conformance.GetHello: look(frames{get(1)}, hello(1)),
 		conformance.PostEcho: look(frames{post(1), data(1, endStream, "hello")}, echo(1, "hello")),
-		// The effect of POST /hold shows only when the stream is over, but GET must not be allowed there.
+		// POST /hold doesn't answer before its stream ends, so this asks for a 405 to GET instead.
 		postHold: look(frames{headers(1, whole, block(":method: GET", ":scheme: https", ":path: /hold", ":authority: a"))}, answered(1, 405)),
 	} {
 		if err != nil {
@@ -150,8 +150,8 @@ func (r *runner) run(short bool) error {
 	return nil
 }
 
-// length returns how many bytes of the case can be cut. A case in which the server resets what it has answered early isn't cut: the reset
-// comes a second after the answer, so each cut would take as long.
+// length returns how many bytes of the case can be cut. A case with an AnsweredEarly outcome isn't cut: the server sends RST_STREAM a second
+// after the answer, so each cut would take a second.
 func (r *runner) length() int {
 	n := 0
 	for _, step := range r.Steps {
@@ -175,7 +175,7 @@ func bytesOf(list []Frame) []byte {
 	return b
 }
 
-// on calls do with a new connection. If do fails, the error also says how the case was run.
+// on calls do with a new connection. If do fails, on adds to the error how the case was run.
 func (r *runner) on(how string, do func(*session) error) error {
 	conn, err := r.dial()
 	if err != nil {
@@ -197,13 +197,13 @@ func (r *runner) on(how string, do func(*session) error) error {
 	return nil
 }
 
-// An event is what was read.
+// An event is a frame that was read, or the error that ended reading.
 type event struct {
 	serverFrame
 	err error
 }
 
-// read reads what the server sends, up to an error.
+// read reads the server's frames until an error, and sends each to events.
 func read(conn net.Conn, events chan<- event, stop <-chan struct{}) {
 	br := bufio.NewReader(conn)
 	for {
@@ -220,7 +220,7 @@ func read(conn net.Conn, events chan<- event, stop <-chan struct{}) {
 	}
 }
 
-// readFrame returns a bare io.EOF where no frame begins.
+// readFrame reads the next frame. It returns a bare io.EOF if the connection ends between two frames.
 func readFrame(br *bufio.Reader) (f serverFrame, err error) {
 	var header [9]byte
 	if _, err := io.ReadFull(br, header[:]); err != nil {
@@ -247,14 +247,14 @@ type session struct {
 	events chan event
 	stop   chan struct{}
 	wanted map[uint32]Want
-	end    error // how the connection has ended
-	offset int   // of the next byte among those that can be cut
+	end    error // the error with which reading has ended
+	offset int   // of the next byte, counted over the steps that are cut
 }
 
 // errEnd is wrapped by the error of a connection that ends before it should.
 var errEnd = errors.New("the connection has ended")
 
-// String says what has come.
+// String describes what the server has sent.
 func (s *session) String() string {
 	if s.end != nil {
 		return fmt.Sprintf("%v; the end (%v)", s.peer, s.end)
@@ -262,7 +262,7 @@ func (s *session) String() string {
 	return s.peer.String()
 }
 
-// play plays the case, which is cut at these places.
+// play runs the case on the connection, cut at these offsets.
 func (s *session) play(places []int) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -276,14 +276,14 @@ func (s *session) play(places []int) error {
 	return s.finish()
 }
 
-// begin exchanges SETTINGS.
+// begin sends the preface and exchanges SETTINGS.
 func (s *session) begin() error {
 	s.conn.Write([]byte(preface))
 	s.write(frames{settings()})
 	return s.wait("SETTINGS and their acknowledgment", func() bool { return s.began && len(s.unacked) == 0 })
 }
 
-// step sends the frames of a step and waits for what must come.
+// step sends the frames of a step, and waits for its outcomes.
 func (s *session) step(step *Step, places []int, last bool) error {
 	list := step.frames(s.server)
 	for _, w := range step.Want {
@@ -304,8 +304,8 @@ func (s *session) step(step *Step, places []int, last bool) error {
 	return s.settle(step.Want)
 }
 
-// settle waits for the wanted outcomes, and then for the answer to a PING: by then everything has come that the server sends because of the
-// earlier frames.
+// settle waits for the wanted outcomes, and then for the answer to a PING: by then, all frames have arrived that the server sends because of
+// the earlier frames.
 func (s *session) settle(want []Want) error {
 	if err := s.waitFor(want); err != nil {
 		return err
@@ -341,7 +341,7 @@ func (s *session) waitFor(want []Want) error {
 	})
 }
 
-// wait takes events until done returns true.
+// wait handles events until done returns true.
 func (s *session) wait(what string, done func() bool) error {
 	for !done() {
 		if err := s.next(); err != nil {
@@ -351,7 +351,7 @@ func (s *session) wait(what string, done func() bool) error {
 	return nil
 }
 
-// next takes the next event, and sends what the client owes for it.
+// next handles the next event, and sends the frames with which the client must reply.
 func (s *session) next() error {
 	if s.end != nil {
 		return fmt.Errorf("%w: %w", errEnd, s.end)
@@ -385,7 +385,7 @@ func (s *session) write(list []Frame) {
 	}
 }
 
-// sendPolitely sends frames in one write, except at the cuts, and where it must wait for a window.
+// sendPolitely sends frames in one write. It splits the write at the cuts, and where it must wait for a window.
 func (s *session) sendPolitely(list []Frame, rude bool, places []int) error {
 	at := 0
 	var b []byte
@@ -404,7 +404,7 @@ func (s *session) sendPolitely(list []Frame, rude bool, places []int) error {
 	return nil
 }
 
-// writeParts writes b, which is cut at places. The first byte has the number at.
+// writeParts writes b, cut at places. at is the offset of b's first byte.
 func (s *session) writeParts(b []byte, at int, places []int) {
 	for _, place := range places {
 		if n := place - at; n > 0 && n < len(b) {
@@ -418,7 +418,7 @@ func (s *session) writeParts(b []byte, at int, places []int) {
 	}
 }
 
-// finish checks what becomes of the connection.
+// finish checks what happens to the connection after the steps.
 func (s *session) finish() error {
 	switch s.Then {
 	case Open:
@@ -444,7 +444,7 @@ func (s *session) finish() error {
 func (s *session) probe() error {
 	id := (s.highest+1)/2*2 + 1
 	list := frames{get(id)}
-	// After a case the windows may be closed.
+	// The case may have used up the windows.
 	if s.largest().window < 100 {
 		list = append(list, windowUpdate(id, 100))
 	}
@@ -456,8 +456,8 @@ func (s *session) probe() error {
 	return s.settle([]Want{s.wanted[id]})
 }
 
-// close closes the client's half of the connection. The server must end its own half, and may only send what concerns the streams that
-// haven't ended.
+// close closes the client's half of the connection. The server must then end its own half. Before that, it may send frames only on streams
+// that haven't ended.
 func (s *session) close() error {
 	closer, ok := s.conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -497,7 +497,7 @@ func (s *session) wantGoAway(code Code) error {
 	return nil
 }
 
-// ended reports whether the connection has come to an orderly end.
+// ended reports whether the server has ended the connection in an orderly way.
 func (s *session) ended() bool {
 	return s.end == io.EOF || s.abrupt && errors.Is(s.end, syscall.ECONNRESET)
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// A fake is a server that answers hello to each request and knows little else. Its fields change this behaviour.
+// A fake is a minimal server that answers hello to each request. Its fields change this behaviour.
 type fake struct {
 	settings []Frame // in place of the server's first SETTINGS
-	// react gets a frame of the client's, and reports whether the frame is dealt with.
+	// react is called with a frame from the client, and reports whether it has handled the frame.
 	react func(c *fakeConn, f serverFrame) bool
-	// perRead gets the bytes of each Read; false ends the connection.
+	// perRead is called with the bytes of each Read. If it returns false, the connection ends.
 	perRead func(string) bool
 }
 
@@ -93,7 +93,7 @@ func (f fake) start(t *testing.T) func() (net.Conn, error) {
 	return func() (net.Conn, error) { return net.DialTimeout("tcp", ln.Addr().String(), 10*time.Second) }
 }
 
-// on is a fake that sends list for each frame of the client's of that type on stream 1 or 0, instead of its usual reaction.
+// on returns a fake that reacts to each frame of this type on stream 1 or 0 by sending list instead of its usual frames.
 func on(kind Type, list ...Frame) fake {
 	return fake{react: func(c *fakeConn, f serverFrame) bool {
 		if f.kind != kind || f.stream > 1 || f.flags&ack != 0 && kind != typeHeaders {
@@ -104,7 +104,7 @@ func on(kind Type, list ...Frame) fake {
 	}}
 }
 
-// last is on, but ends the connection afterwards.
+// last returns a fake as on does, but it ends the connection afterwards.
 func last(kind Type, list ...Frame) fake {
 	f := on(kind, list...)
 	react := f.react
@@ -118,10 +118,10 @@ func last(kind Type, list ...Frame) fake {
 	return f
 }
 
-// instead is the answer of hello with other frames.
+// instead returns a fake whose answer on stream 1 has been changed.
 func instead(change func(f frames) frames) fake { return on(typeHeaders, change(helloFrames(1))...) }
 
-// withField is the answer of hello with one more field.
+// withField returns a fake whose answer on stream 1 has one more field.
 func withField(field string) fake {
 	return instead(func(f frames) frames {
 		f[0].Payload += block(field)
@@ -140,7 +140,7 @@ type runnerTest struct {
 	want string // a text in the error; "": no error
 }
 
-// The runner finds the faults of wrong servers, and none in a correct server.
+// The runner finds the faults of incorrect servers, and none in a correct server.
 func TestRunner(t *testing.T) {
 	open := each(comes("open", "9113 1", "x", hello(1)), []sent{{"", frames{get(1)}}})[0]
 	early := each(comes("early", "9113 1", "x", helloEarly(1)), []sent{{"", frames{headers(1, endHeaders, getBlock)}}})[0]
@@ -173,7 +173,7 @@ func TestRunner(t *testing.T) {
 		{"SETTINGS and PING of the server's", open, instead(func(f frames) frames { return append(frames{settings(), ping("12345678")}, f...) }), ""},
 		{"leaves", leaves, none, ""},
 
-		// Outcomes.
+		// These servers produce wrong outcomes.
 		{"another status", open, on(typeHeaders, headers(1, whole, block(":status: 404", date))), "want stream 1: 200"},
 		{"another body", open, instead(func(f frames) frames { f[1].Payload = "Hello, Wurld!"; return f }), "want stream 1: 200"},
 		{"no content-type", open, instead(func(f frames) frames {
@@ -205,7 +205,7 @@ func TestRunner(t *testing.T) {
 			return len(s) == len(preface)+9 || !strings.HasSuffix(s, getBlock[40:]) || len(s) > 40
 		}}, "cut at"},
 
-		// Frames that a server may not send.
+		// These servers send frames that a server may not send.
 		{"PING before SETTINGS", open, fake{settings: frames{ping("12345678"), settings()}}, "PING comes before SETTINGS"},
 		{"ACK before SETTINGS", open, fake{settings: frames{frame(typeSettings, ack, 0, ""), settings()}}, "SETTINGS comes before SETTINGS"},
 		{"ENABLE_PUSH of 1", open, fake{settings: frames{settings(setting(settingPush, 1))}}, "the setting 2 is 1"},
@@ -277,7 +277,7 @@ func TestRunner(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := &runner{Case: test.c, dial: test.f.start(t), timeout: timeout}
-			// If the runner has to wait in vain, the time-out is short.
+			// The time-out is short if the runner waits for a frame that never arrives.
 			if strings.HasPrefix(test.want, "want") || test.want == "i/o timeout" || test.want == "the next request" {
 				r.timeout = 300 * time.Millisecond
 			}
@@ -292,7 +292,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// A server that has answered may reset the rest of the request, but only after it has waited a while for the rest.
+// A server that has answered may reset the stream before the request has ended, but only after it has waited for patience.
 func TestResetAfterAnswer(t *testing.T) {
 	for _, test := range []struct {
 		code   Code

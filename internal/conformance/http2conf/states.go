@@ -5,30 +5,32 @@ import (
 	"strings"
 )
 
-// A way leads to a state of stream 5, while stream 1 waits for the rest of its content.
+// A way brings stream 5 into a state, while stream 1 waits for the rest of its content.
 type way struct {
 	name string
 	step Step
-	// rfc and refuses are the rule about frames that may not come in the state, and allows is the sentence about those that may.
+	// refuses is the sentence about frames that aren't allowed in this state, and allows is the sentence about allowed frames. rfc names the
+	// section of both.
 	rfc, refuses, allows string
 }
 
-// outcomeCodes are the letters of the codes in a row's outcomes.
+// outcomeCodes maps the letters in a row's outcomes to error codes.
 var outcomeCodes = map[string]Code{
 	"P": protocolError, "S": streamClosed, "F": frameSizeError, "W": flowControlError, "C": compressionError,
 }
 
-// A row is frames on stream 5, with their outcome in each state.
+// A row holds frames on stream 5, with their outcome in each state.
 type row struct {
 	name   string
 	frames []Frame
 	body   string // of the request, in the state open
-	// rfc and sentence decide the outcome err in any state. Other outcomes are decided by the state's sentences.
+	// rfc and sentence decide the outcome err in any state. The sentences of the state decide the other outcomes.
 	rfc, sentence string
 	err           string
-	// want has the outcome for stream 5 in each state, in the order of ways: the code of RST_STREAM, or that of GOAWAY after a "!"; "400"
-	// for a malformed request; "=" for nothing; "ended", "early" and "written" for an answer: because the request has ended, before it has
-	// ended, and because there is a window for it; "narrow" for nothing, except that the answer will need a window.
+	// want lists the outcomes for stream 5, one a state, in the order of ways. A letter is the code of RST_STREAM, and "!" with a letter the
+	// code of GOAWAY. "400" stands for a malformed request, and "=" for no effect. An answer is "ended" if it comes because the request has
+	// ended, "early" if it comes before the request has ended, and "written" if it comes because the window now allows it. "narrow" has no
+	// effect yet, but the answer will need a larger window.
 	want string
 }
 
@@ -38,7 +40,7 @@ const (
 	onIdle   = "Receiving any frame other than HEADERS or PRIORITY on a stream in this state MUST be treated as a connection error of type PROTOCOL_ERROR."
 	lateOnes = "An endpoint that sends a frame with the END_STREAM flag set or a RST_STREAM frame might receive a WINDOW_UPDATE or RST_STREAM frame from its peer in the time before the peer receives and processes the frame that closes the stream."
 	onHalf   = "If an endpoint receives additional frames, other than WINDOW_UPDATE, PRIORITY, or RST_STREAM, for a stream that is in this state, it MUST respond with a stream error of type STREAM_CLOSED."
-	// filo resets such a stream when much DATA comes.
+	// filo resets such a stream only if the client sends much DATA on it.
 	onAnswered = "An endpoint can receive any type of frame in this state."
 	onOpen     = `A stream in the "open" state may be used by both peers to send frames of any type.`
 )
@@ -49,7 +51,7 @@ var sibling = frames{postWith(1, "content-length: 5"), data(1, 0, "hel")}
 var ways = [8]way{
 	{"idle", fixed(sibling), "9113 5.1", onIdle, onIdle},
 	{"open", fixed(append(slices.Clone(sibling), post(5)), going(5)), "9113 5.1", onOpen, onOpen},
-	// The answer can't end before the client gives it a window.
+	// The initial window is 0, so the answer can't end before the client sends WINDOW_UPDATE.
 	{"half-closed (remote)", fixed(append(append(frames{settings(setting(settingInitialWindow, 0))}, sibling...), get(5)), begun(5, "")),
 		"9113 5.1", onHalf, onHalf},
 	{"half-closed (local)", fixed(append(slices.Clone(sibling), headers(5, endHeaders, getBlock)), hello(5)), "9113 5.1", onAnswered, onAnswered},
@@ -150,7 +152,7 @@ func stateCase(at *way, r *row, outcome string) Case {
 	return c
 }
 
-// end is the step that ends the sibling, and also stream 5 if that goes on.
+// end returns the step that ends the sibling's request, and also the request on stream 5 if that stream is still open.
 func (at *way) end(r *row, outcome string) Step {
 	end := fixed(nil, echo(1, "hello"))
 	goesOn := (outcome == "=" || outcome == "narrow") && r.name != "RST_STREAM"
@@ -162,7 +164,7 @@ func (at *way) end(r *row, outcome string) Step {
 		end.Send = frames{windowUpdate(5, 100)}
 		end.Want = append(end.Want, hello(5))
 	}
-	// The way or the row may have set the initial window to 0, so stream 1 gets a window for its answer.
+	// The way or the row may have set the initial window to 0, so this opens a window for the answer on stream 1.
 	end.Send = append(end.Send, windowUpdate(1, 100), data(1, endStream, "lo"))
 	return end
 }

@@ -29,7 +29,7 @@ func allowed(path string) string {
 
 func isAllowed(method, allow string) bool { return strings.Contains(", "+allow+",", ", "+method+",") }
 
-// Serve is the site implemented with filo itself.
+// Serve is the handler of the site for filo's server.
 func Serve(c *filo.Ctx) error {
 	path := c.Path()
 	allow := allowed(path)
@@ -57,7 +57,7 @@ func Serve(c *filo.Ctx) error {
 	return c.Bytes(200, pageType, []byte(page))
 }
 
-// ServeHTTP is the site for net/http's server.
+// ServeHTTP is the handler of the site for net/http's server.
 func ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	allow := allowed(r.URL.Path)
 	switch {

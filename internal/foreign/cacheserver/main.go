@@ -1,5 +1,5 @@
-// Command cacheserver serves another server's answers through middleware/cache, on a port of the loopback address, until its standard input
-// ends. Its argument is that server's URL. It prints the port. internal/foreign runs it for cache-tests.
+// Command cacheserver proxies another server through middleware/cache, on a port of the loopback address, until its standard input ends. Its
+// argument is the other server's URL. It prints the port. internal/foreign runs it for cache-tests.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // the other server's failures, which some tests want
+	log.SetOutput(io.Discard) // don't log the other server's failures, which some tests provoke
 	p := proxy.New(proxy.Options{Upstreams: []string{os.Args[1]}, PreserveHost: true, MaxFailures: -1})
 	server := &filo.Server{Handler: cache.New(cache.Options{TargetedFields: []string{"CDN-Cache-Control"}})(p.Serve)}
 	if os.Getenv("FOREIGN_DRIVER") == "blocking" {

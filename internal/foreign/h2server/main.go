@@ -29,7 +29,7 @@ func main() {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// newServer returns the server that h2spec tests: filo's, or net/http's.
+// newServer returns the server that h2spec tests: filo's, or net/http's if standin.Native is set.
 func newServer(config *http.Server) interface {
 	Serve(net.Listener) error
 	ServeTLS(listener net.Listener, certFile, keyFile string) error
@@ -44,7 +44,7 @@ func newServer(config *http.Server) interface {
 	return config
 }
 
-// answer reads a request's body and answers with a few bytes, which h2spec receives piece by piece through small windows.
+// answer reads a request's body and answers with a few bytes. Some cases of h2spec receive them piece by piece, through small windows.
 func answer(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	io.WriteString(w, "Hello, World!")

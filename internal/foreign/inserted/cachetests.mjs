@@ -1,5 +1,6 @@
-// Runs cache-tests, whose directory is the first argument: starts the suite's origin server, prints its port, reads the port of the cache in
-// front of it, and prints the results as JSON. A test that doesn't pass is run a second time, since many depend on the time.
+// This program runs cache-tests, whose directory is the first argument. It starts the suite's origin server, prints its port, reads the port
+// of the cache in front of it, and prints the results as JSON. A test that doesn't pass is run a second time, since many tests depend on
+// timing.
 import { createServer } from 'node:http'
 import { createInterface } from 'node:readline'
 import { pathToFileURL } from 'node:url'
@@ -8,7 +9,7 @@ const suite = name => import(pathToFileURL(`${process.argv[2]}/${name}`))
 const wanted = new RegExp(process.argv[3])
 const atOnce = 60 // most tests wait
 const print = console.log
-console.log = () => {} // the suite's own
+console.log = () => {} // drop the suite's own output
 
 const handlers = {}
 for (const name of ['config', 'state', 'test']) {
@@ -25,13 +26,13 @@ const { testResults } = await suite('test-engine/client/test.mjs')
 const { determineTestResult, resultTypes } = await suite('test-engine/lib/results.mjs')
 const names = new Map(Object.entries(resultTypes).map(([name, type]) => [type, name]))
 
-// The tests of interim answers need a package of npm's.
+// The tests of interim answers need a package from npm.
 const selected = (await suite('tests/index.mjs')).default.map(set => ({
   ...set,
   tests: set.tests.filter(test => !test.requests.some(request => 'expected_interim_responses' in request))
 }))
 
-// run runs the tests of which want is true, and returns each one's outcome and message.
+// run runs the tests for which want returns true, and returns the outcome and message of each.
 async function run (url, want) {
   const tests = selected.map(set => ({ ...set, tests: set.tests.filter(want) }))
   for (const test of tests.flatMap(set => set.tests)) delete testResults[test.id]

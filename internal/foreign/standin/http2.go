@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Native says that the HTTP/2 suites test a server of Go instead of filo, to see which tests fail without filo.
+// Native says that the HTTP/2 suites test Go's server instead of filo's. This shows which tests fail there, too.
 var Native = os.Getenv("FOREIGN_NATIVE") != ""
 
 // NewHTTP2 returns a server with the handler and the settings of s. It speaks HTTP/2 over TLS, and without TLS to clients that begin with

@@ -1,5 +1,5 @@
-// Package standin serves the handlers of http.Servers by filo, through adaptor.FromHTTP. Others' test suites import it, in
-// modules that internal/foreign makes: there http.Server calls Servers.
+// Package standin serves the handlers of http.Servers with filo, through adaptor.FromHTTP. In the modules that internal/foreign creates,
+// other projects' test suites import it, and the methods of http.Server call those of Servers.
 package standin
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/adaptor"
 )
 
-// Servers are the http.Servers of a process, and the filo servers that replace them.
+// Servers maps the http.Servers of a process to the filo servers that replace them.
 type Servers struct {
 	standIns sync.Map // *http.Server to *standIn
 }
@@ -45,7 +45,7 @@ type part struct {
 	ended bool   // Serve has returned; guarded by mu
 }
 
-// reached is the file whose existence says that a test has reached a server of filo.
+// reached is the name of the file that markReached creates, to record that a test has used a server of filo.
 var reached = os.Getenv("FOREIGN_REACHED")
 
 func markReached() {
@@ -54,8 +54,8 @@ func markReached() {
 	}
 }
 
-// blocking says that the servers have the blocking driver. FILO_DRIVER would do that as well, but the servers log it, which tests take for
-// a fault.
+// blocking makes the servers use the blocking driver. The variable FILO_DRIVER would do that as well, but a server logs its use, and some
+// tests fail on unexpected log records.
 var blocking = os.Getenv("FOREIGN_DRIVER") == "blocking"
 
 func (all *Servers) get(s *http.Server) *standIn {
@@ -120,7 +120,7 @@ func (in *standIn) stop(one func(*part) error) error {
 	return errors.Join(all...)
 }
 
-// SetKeepAlivesEnabled implements http.Server's. filo's closes no idle connection.
+// SetKeepAlivesEnabled implements http.Server's SetKeepAlivesEnabled, except that filo doesn't close idle connections.
 func (all *Servers) SetKeepAlivesEnabled(s *http.Server, on bool) {
 	in := all.get(s)
 	in.mu.Lock()
@@ -131,7 +131,7 @@ func (all *Servers) SetKeepAlivesEnabled(s *http.Server, on bool) {
 	}
 }
 
-// newPart makes a server with the settings that correspond most closely to those of s, as docs/MIGRATING.md describes.
+// newPart returns a server with the settings that correspond most closely to those of s, as docs/MIGRATING.md describes.
 func newPart(s *http.Server, l net.Listener) *part {
 	const unlimited = -1
 	p := &part{of: s}
@@ -175,13 +175,13 @@ func newPart(s *http.Server, l net.Listener) *part {
 	return p
 }
 
-// states are net/http's names for filo's states.
+// states maps filo's connection states to net/http's.
 var states = map[filo.ConnState]http.ConnState{
 	filo.StateNew: http.StateNew, filo.StateActive: http.StateActive, filo.StateIdle: http.StateIdle,
 	filo.StateHijacked: http.StateHijacked, filo.StateClosed: http.StateClosed,
 }
 
-// changed tells the ConnState of net/http's server, and ends the server after its last connection.
+// changed calls the ConnState hook of the http.Server. It closes filo's server after its last connection.
 func (p *part) changed(conn net.Conn, state filo.ConnState) {
 	if p.of.ConnState != nil {
 		p.of.ConnState(conn, states[state])
@@ -198,8 +198,9 @@ func (p *part) changed(conn net.Conn, state filo.ConnState) {
 	}
 }
 
-// awaitNew waits until ConnState was called for each connection that was accepted. net/http's Serve reports one before it accepts the
-// next, so a test may count its connections in a WaitGroup that waits for Serve, too. filo's ConnState is called by the connection's worker.
+// awaitNew waits until ConnState has been called for each accepted connection. net/http's Serve reports a connection before it accepts the
+// next one, so a test may use one WaitGroup for its connections and for Serve. With filo, the connection's worker calls ConnState, perhaps
+// after Serve has returned.
 func (p *part) awaitNew() {
 	for range 1000 {
 		p.mu.Lock()
@@ -212,13 +213,13 @@ func (p *part) awaitNew() {
 	}
 }
 
-// allBegunLocked reports whether each connection that was accepted has begun, or was refused.
+// allBegunLocked reports whether each accepted connection has been reported as new, or has been refused.
 func (p *part) allBegunLocked() bool {
 	stats := p.Server.Stats()
 	return p.begun == stats.ConnsAccepted-stats.ConnsRefused
 }
 
-// end marks that nothing more is accepted.
+// end records that the server accepts no more connections.
 func (p *part) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,14 +227,14 @@ func (p *part) end() {
 	p.closeUnusedLocked()
 }
 
-// closeUnusedLocked closes the server when it has no connections left and gets no more: an http.Server needn't be closed.
+// closeUnusedLocked closes the server if it has no connection and accepts no more. Tests need not close an http.Server, so nobody else may do it.
 func (p *part) closeUnusedLocked() {
 	if p.ended && p.open == 0 && p.allBegunLocked() {
 		go p.Server.Close()
 	}
 }
 
-// unwrapTLS returns what a listener of crypto/tls has been made of: filo's loops accept from sockets only.
+// unwrapTLS returns the inner listener and the configuration of a listener of crypto/tls, because filo's loops accept only from sockets.
 func unwrapTLS(l net.Listener) (net.Listener, *tls.Config) {
 	v := reflect.ValueOf(l)
 	if v.Type().String() != "*tls.listener" {
@@ -243,16 +244,18 @@ func unwrapTLS(l net.Listener) (net.Listener, *tls.Config) {
 	return v.Elem().FieldByName("Listener").Interface().(net.Listener), *(**tls.Config)(unsafe.Pointer(config.UnsafeAddr()))
 }
 
-// errorLog writes to the ErrorLog of a server, or to the standard logger if that is nil. Tests set it while the server serves.
+// errorLog writes to the ErrorLog of a server, or to the standard logger if ErrorLog is nil. It reads the field for each record, because
+// tests set it while the server serves.
 type errorLog struct{ of *http.Server }
 
-// Write implements io.Writer. A test's log panics once the test has ended, although its handlers may still run.
+// Write implements io.Writer. It recovers from a panic, because a logger that writes to testing.T panics after the test has ended, when
+// handlers may still run.
 func (e errorLog) Write(line []byte) (int, error) {
 	defer func() { recover() }()
 	return len(line), cmp.Or(e.of.ErrorLog, log.Default()).Output(2, string(line))
 }
 
-// withoutTime leaves out the time, which package log adds itself.
+// withoutTime removes the time from a record, because package log adds the time itself.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.Attr{}

@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 )
 
-// ErrEnded says that the only connection of a net/http client takes no further request. Without it, net/http would send a request again on
-// another connection, and the server's mistake would remain unnoticed.
+// ErrEnded says that the only connection of a net/http client has ended. If Dial opened a new connection instead, net/http would repeat the
+// request there, and the server's mistake would remain unnoticed.
 var ErrEnded = errors.New("the connection takes no requests any more")
 
-// OnlyConn is the only connection of a net/http client. It remembers the last read with a result, which may say why the client has stopped
-// using it.
+// OnlyConn is the only connection of a net/http client. It records the result of the last Read, which may show why the client has stopped
+// using the connection.
 type OnlyConn struct {
 	net.Conn
 	dialed atomic.Bool
@@ -24,11 +24,11 @@ type OnlyConn struct {
 	last   string // guarded by mu
 }
 
-// NewOnlyConn makes a connection a client's only one.
+// NewOnlyConn wraps a connection that will be a client's only one.
 func NewOnlyConn(c net.Conn) *OnlyConn { return &OnlyConn{Conn: c, ended: make(chan struct{})} }
 
-// Dial returns the connection, and fails once that has ended. If a client dials again before that, it does so because net/http hands out a
-// new connection before simultaneous requests find it. While Dial waits, the client finds the connection for those requests, too.
+// Dial returns the connection at the first call. A later call waits until the connection has ended, and fails. net/http's client dials again
+// when simultaneous requests don't yet find the new connection. While Dial waits, the client finds that connection for these requests, too.
 func (l *OnlyConn) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if l.dialed.CompareAndSwap(false, true) {
 		return l, nil

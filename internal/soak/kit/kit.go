@@ -1,5 +1,5 @@
-// Package kit has what long-running test programs need: bodies that can't be confused with each other, a certificate, and a measure of what
-// is left behind.
+// Package kit has helpers for long-running test programs: bodies that can't be confused with each other, a certificate, and counts that
+// reveal leaks.
 package kit
 
 import (
@@ -21,10 +21,11 @@ import (
 // LargeBody is the largest size of a request's or an answer's body.
 const LargeBody = 1 << 20
 
-// Pattern is the text that bodies are cut from. Each request has its own place in it, so that no body can be confused with another.
+// Pattern is a random text from which bodies are cut. The body of each request begins at a different offset, so that no body can be confused
+// with another.
 type Pattern []byte
 
-// NewPattern returns the same pattern for the same seed.
+// NewPattern returns the pattern for a seed: the same seed always gives the same pattern.
 func NewPattern(seed uint64) Pattern {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -33,10 +34,10 @@ func NewPattern(seed uint64) Pattern {
 	return p
 }
 
-// At returns where a request's part of the pattern begins.
+// At returns the offset at which the body of a request begins.
 func (p Pattern) At(number uint64, size int) int { return int(number * 7919 % uint64(len(p)-size+1)) }
 
-// Cut returns a request's part of the pattern.
+// Cut returns the body of a request: size bytes of the pattern.
 func (p Pattern) Cut(number uint64, size int) []byte {
 	from := p.At(number, size)
 	return p[from : from+size : from+size]
@@ -54,7 +55,7 @@ func Compare(body, want []byte) error {
 	return nil
 }
 
-// NewCertificate returns a certificate that no client checks.
+// NewCertificate returns a self-signed certificate, for clients that don't verify it.
 func NewCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -66,18 +67,18 @@ func NewCertificate() (tls.Certificate, error) {
 }
 
 const (
-	// KeptBuffers is the memory that the process may keep from its first requests on: filo has a free list of buffers for large bodies, of
-	// at most 64 MB.
+	// KeptBuffers is how much memory the process may retain after its first requests: filo keeps up to 64 MB of buffers for large bodies on a
+	// free list.
 	KeptBuffers = 64 << 20
-	// MemorySlack is how much the memory in use may grow: the heap always has gaps.
+	// MemorySlack is how much the memory in use may grow without a leak, because the heap's spans always have gaps.
 	MemorySlack = 16 << 20
 )
 
 // Footprint holds a process's counts of resources.
 type Footprint struct {
 	Goroutines  int
-	Descriptors []string // the files and sockets to which they are open
-	Memory      uint64   // in bytes: the heap's spans and the stacks
+	Descriptors []string // each with its file or socket
+	Memory      uint64   // in bytes: heap spans in use, and stacks
 }
 
 func (f Footprint) String() string {
@@ -86,7 +87,7 @@ func (f Footprint) String() string {
 
 // Measure measures this process.
 func Measure() (f Footprint, err error) {
-	// The contents of a sync.Pool are free after the second collection.
+	// Only the second collection frees what a sync.Pool holds.
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -21,22 +21,22 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// connEnd is a way in which a connection ends.
+// connEnd is a way to end a connection.
 type connEnd struct {
 	config func(*filo.Server) // nil for none
-	// end uses a client's connection until it ends.
+	// end uses a client's connection until the connection ends.
 	end    func(t *testing.T, s *filotest.Server, conn net.Conn)
-	told   []filo.ConnState // the last states of which ConnState is told; by default StateClosed alone
-	over   string           // "TLS": the way is only tried over TLS; "server's": not with a listener that does the TLS
-	early  bool             // end gets the socket, also over TLS
+	told   []filo.ConnState // the final states that ConnState must receive; nil: only StateClosed
+	over   string           // "TLS": only tried over TLS; "server's": not tried with a listener that returns TLS connections
+	early  bool             // end gets the socket, even over TLS
 	leaves bool             // the client ends the connection, not the server
-	last   bool             // the way also ends the server
+	last   bool             // this also ends the server
 }
 
-// connEndParked is what ConnState is told of a connection that was parked.
+// connEndParked are the final states of a parked connection.
 var connEndParked = []filo.ConnState{filo.StateHijacked, filo.StateClosed}
 
-// connEndHandler has a path for each way in which a handler's answer ends the connection.
+// connEndHandler is the handler of all tests. Its paths are the ways in which a handler can end the connection.
 func connEndHandler(c *filo.Ctx) error {
 	if c.Query("body") != "" {
 		c.Response.SetBodyStream(connEndBody{}, -1)
@@ -73,7 +73,7 @@ func connEndHandler(c *filo.Ctx) error {
 	return c.Text(200, "fine")
 }
 
-// connEndBody is an answer's body whose Close ends the goroutine.
+// connEndBody is an answer's body whose Close calls runtime.Goexit.
 type connEndBody struct{}
 
 func (connEndBody) Read([]byte) (int, error) { return 0, io.EOF }
@@ -83,7 +83,7 @@ func (connEndBody) Close() error {
 	return nil
 }
 
-// connEndPark parks a connection. When the client sends something, the connection ends in the way that how names.
+// connEndPark parks a connection. When the client sends bytes, the connection ends in the way that how names.
 func connEndPark(c *filo.Ctx, how string) error {
 	serve := func(p *filo.ParkedConn, why filo.Wake) error {
 		if why == filo.WakeShutdown {
@@ -156,9 +156,9 @@ func connEndAnswered(end func(t *testing.T, s *filotest.Server, c *filotest.Clie
 	}
 }
 
-// connEndParks parks the connection and wakes it.
+// connEndParks returns a connEnd that parks the connection and wakes it.
 func connEndParks(how string) connEnd {
-	cuts := how == "close" // the client may see the end before the server does
+	cuts := how == "close" // the client may notice the end before the server has processed it
 	return connEnd{told: connEndParked, leaves: cuts || how == "stays", end: func(t *testing.T, s *filotest.Server, conn net.Conn) {
 		c := filotest.NewClient(t, conn)
 		c.Send("GET /park/" + strings.ReplaceAll(how, " ", "%20") + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
@@ -172,7 +172,7 @@ func connEndParks(how string) connEnd {
 	}}
 }
 
-// connEnds are the ways in which a connection of HTTP/1 ends.
+// connEnds lists the ways to end an HTTP/1 connection.
 var connEnds = map[string]connEnd{
 	"the client closes":                         {end: connEndAnswered(func(*testing.T, *filotest.Server, *filotest.Client) {}), leaves: true},
 	"the client sends nothing":                  {end: func(*testing.T, *filotest.Server, net.Conn) {}, leaves: true},
@@ -235,7 +235,7 @@ var connEnds = map[string]connEnd{
 	}), last: true},
 }
 
-// connEndHTTP2 opens a stream for a path and reads its answer. Then end ends the connection.
+// connEndHTTP2 returns a connEnd that opens a stream for a path and reads its answer. Then end ends the connection.
 func connEndHTTP2(path string, end func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2)) connEnd {
 	return connEnd{leaves: true, end: func(t *testing.T, s *filotest.Server, conn net.Conn) {
 		c := filotest.NewRawHTTP2(t, conn)
@@ -258,7 +258,7 @@ func connEndHTTP2(path string, end func(t *testing.T, s *filotest.Server, c *fil
 	}}
 }
 
-// connEndTake reads until a connection of HTTP/2 ends.
+// connEndTake reads frames until an HTTP/2 connection ends.
 func connEndTake(t *testing.T, _ *filotest.Server, c *filotest.RawHTTP2) {
 	t.Helper()
 	for {
@@ -273,7 +273,7 @@ func connEndTake(t *testing.T, _ *filotest.Server, c *filotest.RawHTTP2) {
 
 func connEndNot(*testing.T, *filotest.Server, *filotest.RawHTTP2) {}
 
-// connEndsHTTP2 are the ways in which a connection of HTTP/2 ends.
+// connEndsHTTP2 lists the ways to end an HTTP/2 connection.
 var connEndsHTTP2 = map[string]connEnd{
 	"the client closes": connEndHTTP2("/", connEndNot),
 	"the client's GOAWAY": connEndHTTP2("/", func(t *testing.T, s *filotest.Server, c *filotest.RawHTTP2) {
@@ -316,7 +316,7 @@ func connEndLast(e connEnd) connEnd {
 	return e
 }
 
-// connTold records what ConnState is told. It calls ended when a connection is closed or a handler takes it over.
+// connTold records the calls of ConnState. It calls ended when a connection is closed, or when a handler takes it over.
 type connTold struct {
 	mu    sync.Mutex
 	conns map[string]net.Conn           // new connections, by the client's address; guarded by mu
@@ -336,7 +336,7 @@ func (c *connTold) changed(conn net.Conn, state filo.ConnState) {
 	}
 }
 
-// ends returns the last states of a connection, which come after StateNew, StateActive and StateIdle.
+// ends returns the final states of a connection: all states except StateNew, StateActive and StateIdle.
 func (c *connTold) ends(address string) []filo.ConnState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -344,8 +344,8 @@ func (c *connTold) ends(address string) []filo.ConnState {
 	return slices.DeleteFunc(told, func(state filo.ConnState) bool { return state <= filo.StateIdle })
 }
 
-// ConnState is told of the end of a connection exactly once, in whatever way the connection ends and whatever ConnState does then. A client
-// that has seen the end finds the place free. Afterwards nothing is left of the connection, no descriptor and no goroutine.
+// ConnState is called exactly once for the end of a connection, however the connection ends and whatever ConnState does. When a client has
+// noticed the end, a new connection can take the place. No descriptor or goroutine of the connection is left.
 func TestConnEnds(t *testing.T) {
 	if os.Getenv(filotest.DriverVariable) != "" {
 		t.Skip("the test chooses its drivers")
@@ -361,7 +361,7 @@ func TestConnEnds(t *testing.T) {
 		}
 		for transport := range stateServers {
 			if driver == filo.DriverLoop && transport == "listener's TLS" {
-				continue // no loop accepts from such a listener
+				continue // loops can't accept from such a listener
 			}
 			for what, ended := range ended {
 				t.Run(fmt.Sprintf("%v/%s/%s", driver, transport, what), func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestConnEnds(t *testing.T) {
 	}
 }
 
-// test ends a connection in this way.
+// test opens a connection, ends it in this way, and checks the effects.
 func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, ended func()) {
 	before := len(connEndSockets(t))
 	var log filotest.Log

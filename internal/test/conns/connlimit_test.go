@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// eachShed runs a test without and with TLS, in each driver.
+// eachShed runs a test with each driver, with and without TLS.
 func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client)) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		t.Run(driver.String(), func(t *testing.T) {
@@ -35,8 +35,8 @@ func eachShed(t *testing.T, test func(t *testing.T, config *filo.Server, serve f
 	}
 }
 
-// One after the other, twice as many clients connect as MaxConns allows, and each gets its first answer. Idle connections make room; a
-// connection that has a request doesn't.
+// Twice as many clients as MaxConns allows connect one after the other, and each gets its first answer. The server closes idle connections to
+// make room, but no connection with a request.
 func TestMaxConnsOldestIdle(t *testing.T) {
 	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client) {
 		const most = 40
@@ -61,8 +61,8 @@ func TestMaxConnsOldestIdle(t *testing.T) {
 	})
 }
 
-// If a client opens many connections and uses all of them, its own are closed to make room, not those of a client that has few connections
-// and was quiet for longer.
+// If a client has opened and used many connections, the server closes its connections to make room. It doesn't close those of a client with
+// few connections, even if they have been idle for longer.
 func TestMaxConnsByAddress(t *testing.T) {
 	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, _ func(*filotest.Server) *filotest.Client) {
 		const most = 20
@@ -99,7 +99,7 @@ func TestMaxConnsByAddress(t *testing.T) {
 	})
 }
 
-// Connections of HTTP/2 without streams make room, too, and their clients lose no request.
+// The server also closes HTTP/2 connections without streams to make room, and their clients lose no request.
 func TestMaxConnsHTTP2(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		t.Run(driver.String(), func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestMaxConnsHTTP2(t *testing.T) {
 	}
 }
 
-// A request that comes just when its connection is closed has a whole answer, or none.
+// If a request arrives just when its connection is closed to make room, it gets a complete answer or none.
 func TestMaxConnsRace(t *testing.T) {
 	eachShed(t, func(t *testing.T, config *filo.Server, serve func() *filotest.Server, dial func(*filotest.Server) *filotest.Client) {
 		config.MaxConns = 8

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// stateServers are the ways to serve a socket, each with its client.
+// stateServers lists the ways to serve a socket, each with a function that dials the server.
 var stateServers = map[string]struct {
 	serve func(testing.TB, *filo.Server) *filotest.Server
 	dial  func(*filotest.Server, testing.TB) *filotest.Client
@@ -24,14 +24,14 @@ var stateServers = map[string]struct {
 	"server's TLS":   {filotest.ListenTLS, (*filotest.Server).DialTLS},
 }
 
-// stateConns passes on the states that ConnState is told.
+// stateConns holds the arguments of a call of ConnState.
 type stateConns struct {
 	conn  net.Conn
 	state filo.ConnState
 }
 
-// ConnState gets the same net.Conn in all states of a connection. That net.Conn has the connection's addresses, and refuses the calls that
-// only the server may make.
+// ConnState gets the same net.Conn in all states of a connection. This net.Conn has the connection's addresses. Methods that only the server
+// may call return errors.
 func TestConnStateConn(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestConnStateConn(t *testing.T) {
 			c.Get("/")
 			c.Want(200, "quick", false)
 			var conn net.Conn
-			for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // skips connections that only tested whether the server listens
+			for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // skip connections that only checked whether the server listens
 				conn = filotest.Recv(t, told, "the new connection").conn
 			}
 			if got, want := conn.LocalAddr().String(), c.RemoteAddr().String(); got != want {
@@ -68,7 +68,7 @@ func TestConnStateConn(t *testing.T) {
 			for state := filo.StateNew; state != filo.StateClosed; {
 				next := filotest.Recv(t, told, "the connection to be closed")
 				if next.conn.RemoteAddr().String() != c.LocalAddr().String() {
-					continue // ConnState may be told late of the end of such a test connection
+					continue // ConnState may be called late for the end of such a connection
 				}
 				if next.conn != conn {
 					t.Errorf("in state %v it is another connection", next.state)
@@ -85,7 +85,7 @@ func TestConnStateConn(t *testing.T) {
 
 func stateSecond(_ int, err error) error { return err }
 
-// Closing the net.Conn that ConnState got ends the connection at once, whatever the server is doing with it.
+// Closing the net.Conn that ConnState has received ends the connection at once, whatever the server is doing with the connection.
 func TestConnStateClose(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
@@ -133,14 +133,14 @@ func TestConnStateClose(t *testing.T) {
 					}
 				}
 				var conn net.Conn
-				for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // skips connections that only tested whether the server listens
+				for conn == nil || conn.RemoteAddr().String() != c.LocalAddr().String() { // skip connections that only checked whether the server listens
 					conn = filotest.Recv(t, news, "the new connection")
 				}
 				if err := conn.Close(); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
 				if _, err := io.Copy(io.Discard, c.Reader); err != nil && !filotest.IsReset(err) && err != io.ErrUnexpectedEOF {
-					t.Errorf("%s: %v", what, err) // the deadline has passed: the connection doesn't end
+					t.Errorf("%s: %v", what, err) // the client's deadline has passed, so the connection hasn't ended
 				}
 				c.Close()
 			}
@@ -150,8 +150,9 @@ func TestConnStateClose(t *testing.T) {
 	}
 }
 
-// Even if other goroutines close a connection, its descriptor stays open until its owner, or the lingerer, has finished with it: right
-// after the close the number may be another connection's. (The race detector reports a descriptor that is closed too early.)
+// If another goroutine closes a connection, the descriptor stays open until the connection's owner, or the lingerer, no longer uses it,
+// because the kernel may assign the number of a closed descriptor to another connection at once. (The race detector reports a descriptor that
+// is closed too early.)
 func TestCloseWhileItLingers(t *testing.T) {
 	for name, server := range stateServers {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +180,7 @@ func TestCloseWhileItLingers(t *testing.T) {
 				for range 3 {
 					go conn.Close()
 				}
-				clients.Wait() // long before the lingering is over by itself
+				clients.Wait() // long before the lingering would end by itself
 				c.Close()
 			}
 		})

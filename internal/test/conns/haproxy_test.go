@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// haproxy starts HAProxy with these sections. The test is skipped where HAProxy isn't installed, except in CI.
+// haproxy starts HAProxy with these sections of its configuration. If HAProxy isn't installed, the test is skipped, except in CI.
 func haproxy(t *testing.T, sections string) {
 	t.Helper()
 	path, err := exec.LookPath("haproxy")
@@ -49,7 +49,7 @@ func haproxy(t *testing.T, sections string) {
 	})
 }
 
-// freePort returns a TCP address that nobody listens on.
+// freePort returns a TCP address at which nobody listens.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
@@ -57,8 +57,8 @@ func freePort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// The server reads what HAProxy tells it: by both versions the client's address, and by TLVs the host name, the TLS version and the unique
-// ID, with a checksum. HAProxy's health checks are answered as connections of its own.
+// The server understands HAProxy's headers: the client's address in both versions, and the TLVs with the host name, the TLS version, the
+// unique ID and a checksum. It treats HAProxy's health checks as connections from HAProxy itself.
 func TestHAProxy(t *testing.T) {
 	log := new(filotest.Log)
 	s := filotest.Serve(t, &filo.Server{Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, nil))})

@@ -43,7 +43,7 @@ func newTLSHalf(t *testing.T, secret []byte) *tlsHalf {
 	return h
 }
 
-// tlsExpand is HKDF-Expand-Label of RFC 8446, section 7.1, without a context.
+// tlsExpand implements HKDF-Expand-Label of RFC 8446, section 7.1, without a context.
 func tlsExpand(t *testing.T, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := append(binary.BigEndian.AppendUint16(nil, uint16(size)), byte(len(label)))
@@ -54,7 +54,7 @@ func tlsExpand(t *testing.T, secret []byte, label string, size int) []byte {
 	return out
 }
 
-// next returns the direction as it is after a key update.
+// next returns the direction's state after a key update.
 func (h *tlsHalf) next(t *testing.T) *tlsHalf {
 	return newTLSHalf(t, tlsExpand(t, h.secret, "traffic upd", sha256.Size))
 }
@@ -75,14 +75,14 @@ const (
 	tlsKeyUpdate       = 24
 )
 
-// seal appends a record.
+// seal appends an encrypted record to to.
 func (h *tlsHalf) seal(to []byte, kind byte, content []byte) []byte {
 	content = append(bytes.Clone(content), kind)
 	header := binary.BigEndian.AppendUint16([]byte{tlsDataRecord, 3, 3}, uint16(len(content)+h.aead.Overhead()))
 	return h.aead.Seal(append(to, header...), h.nonce(), content, header)
 }
 
-// open reads a record.
+// open reads and decrypts a record.
 func (h *tlsHalf) open(r io.Reader) (kind byte, content []byte, err error) {
 	header := make([]byte, 5)
 	if _, err := io.ReadFull(r, header); err != nil {
@@ -100,13 +100,13 @@ func (h *tlsHalf) open(r io.Reader) (kind byte, content []byte, err error) {
 	return content[len(content)-1], content[:len(content)-1], nil
 }
 
-// tlsRaw is a TLS 1.3 client whose records the test makes itself.
+// tlsRaw is a TLS 1.3 client whose records the test creates.
 type tlsRaw struct {
 	net.Conn
 	reader   *bufio.Reader
 	out, in  *tlsHalf
-	body     []byte // the data that it has read
-	replaced int    // the server's key updates that it has read
+	body     []byte // the application data read so far
+	replaced int    // the number of the server's key updates read so far
 }
 
 func dialTLSRaw(t *testing.T, s *filotest.Server) *tlsRaw {
@@ -141,8 +141,8 @@ func dialTLSRaw(t *testing.T, s *filotest.Server) *tlsRaw {
 	return raw
 }
 
-// send sends data, and before each byte of it ten key updates that ask for one in reply. After more than sixteen in a row crypto/tls gives
-// up.
+// send sends data one byte at a time, and before each byte ten key updates that request a reply. crypto/tls fails after more than sixteen key
+// updates in a row.
 func (raw *tlsRaw) send(t *testing.T, data string) {
 	var out []byte
 	for i := range len(data) {
@@ -153,18 +153,18 @@ func (raw *tlsRaw) send(t *testing.T, data string) {
 		out = raw.out.seal(out, tlsDataRecord, []byte{data[i]})
 	}
 	if _, err := raw.Write(out); err != nil {
-		t.Log(err) // the server has given up
+		t.Log(err) // the server has ended the connection
 	}
 }
 
-// data sends a record of data.
+// data sends a record with application data.
 func (raw *tlsRaw) data(t *testing.T, data string) {
 	if _, err := raw.Write(raw.out.seal(nil, tlsDataRecord, []byte(data))); err != nil {
 		t.Log(err)
 	}
 }
 
-// read reads until it has got a text, or an error.
+// read reads until the text has arrived, or until an error.
 func (raw *tlsRaw) read(t *testing.T, text string) error {
 	for !bytes.Contains(raw.body, []byte(text)) {
 		kind, content, err := raw.in.open(raw.reader)
@@ -181,13 +181,13 @@ func (raw *tlsRaw) read(t *testing.T, text string) error {
 	return nil
 }
 
-// If a client sends key updates with its body, and doesn't read the replies, the body is read all the same. The client gets the replies
-// when it reads. If it never reads, the replies don't fill the memory: the connection ends.
+// If a client sends key updates within its body and doesn't read the replies, the server still reads the body. The client gets the replies
+// when it reads. If it never reads, the server ends the connection before the replies fill the memory.
 func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 	filotest.NeedLoops(t)
 	for _, test := range []struct {
 		timeout time.Duration // of the handler; 0: none
-		updates int           // the client sends ten times as many
+		updates int           // the number of bytes before each of which the client sends ten key updates
 		served  bool
 	}{
 		{0, 200, true}, {time.Hour, 200, true}, {0, 2_500, false}, {time.Hour, 2_500, false},
@@ -198,12 +198,12 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 				err  error
 			}
 			read := make(chan result, 1)
-			// A Unix socket takes some hundred records. A TCP socket takes many more, and once one direction is full the system may send
-			// nothing more in either direction.
+			// A Unix socket buffers some hundred records. A TCP socket buffers many more, and when one direction is full, the system may stop
+			// sending in both directions.
 			listener := filotest.Listen(t, "unix", filepath.Join(t.TempDir(), "socket"))
 			s := filotest.New(&filo.Server{
 				TLSConfig:   &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}},
-				ReadTimeout: time.Hour, // since few of the bytes are the body's
+				ReadTimeout: time.Hour, // long, since only few of the received bytes belong to the body
 				Handler: func(c *filo.Ctx) error {
 					c.SetTimeout(test.timeout, nil)
 					body, err := c.Body()
@@ -215,7 +215,7 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 			s.Go(func() { s.Served <- s.ServeTLS(listener, "", "") })
 			s.CloseAtEnd(t, 1)
 			raw := dialTLSRaw(t, s)
-			const rest = 16 << 10 // more than the server waits for before the handler runs
+			const rest = 16 << 10 // so long that the server calls the handler before the whole body has arrived
 			size := test.updates + rest
 			raw.data(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: filo.test\r\nContent-Length: %d\r\n\r\n", size))
 			raw.send(t, strings.Repeat("x", test.updates))
@@ -238,8 +238,8 @@ func TestKeyUpdatesOfAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// A client that sends key updates and reads every reply gets at most sixteen replies in a row: then its connection ends, whether before a
-// request, in a head or in a body. Other clients are served meanwhile.
+// A client that sends key updates and reads every reply gets at most sixteen replies in a row. Then the server ends the connection, whether
+// before a request, in a head or in a body. Until then, it serves other clients.
 func TestKeyUpdatesOfAClientThatReads(t *testing.T) {
 	const most = 16 // crypto/tls's maxUselessRecords
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
@@ -293,16 +293,16 @@ func TestKeyUpdatesOfAClientThatReads(t *testing.T) {
 	}
 }
 
-// update sends a key update that asks for one in reply.
+// update sends a key update that requests a reply.
 func (raw *tlsRaw) update(t *testing.T) {
 	record := raw.out.seal(nil, tlsHandshakeRecord, []byte{tlsKeyUpdate, 0, 0, 1, 1})
 	raw.out = raw.out.next(t)
 	if _, err := raw.Write(record); err != nil {
-		t.Log(err) // the server has given up
+		t.Log(err) // the server has ended the connection
 	}
 }
 
-// readUpdate reads until the server has sent so many key updates, or until the connection ends.
+// readUpdate reads until the server has sent this number of key updates in all, or until the connection ends.
 func (raw *tlsRaw) readUpdate(t *testing.T, replaced int) error {
 	for raw.replaced < replaced {
 		kind, content, err := raw.in.open(raw.reader)

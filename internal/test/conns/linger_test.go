@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeLingering is a handler with one reason for each path to end the connection early.
+// lifeLingering is a handler. Each of its paths ends the connection early for another reason.
 func lifeLingering(c *filo.Ctx) error {
 	switch c.Path() {
 	case "/ignore":
@@ -37,8 +37,8 @@ func lifeLingering(c *filo.Ctx) error {
 	return c.NoContent()
 }
 
-// After an answer to an error the server closes its sending side, and reads on for a while (a lingering close), so that the client gets the
-// answer and not a reset. That also holds for a client that sends everything before it reads.
+// After the answer to an error, the server closes its writing half, and continues to read for a while (a lingering close). So the client
+// receives the answer and no reset, even if it sends everything before it reads.
 func TestLingeringClose(t *testing.T) {
 	const size = 10 << 20
 	body := strings.Repeat("x", size)
@@ -61,7 +61,7 @@ func TestLingeringClose(t *testing.T) {
 		{"pipelined requests behind a close", "GET /close HTTP/1.1\r\nHost: a\r\n\r\n" + "POST / HTTP/1.1\r\nHost: a\r\n" + length, "200"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// In a bubble, a busy machine doesn't use up the time of lingering.
+			// In a bubble, the time for lingering doesn't pass while a busy machine delays the test.
 			synctest.Test(t, func(t *testing.T) {
 				s := servertest.NewServer(t, &filo.Server{Handler: lifeLingering})
 				c := filotest.NewClient(t, s.Dial(t))
@@ -71,7 +71,7 @@ func TestLingeringClose(t *testing.T) {
 				if got := filotest.Statuses(string(answer)); err != nil || got != test.status {
 					t.Errorf("got %q, %v; want %s", answer, err, test.status)
 				}
-				// The length of a chunked body becomes known only after the answer.
+				// The server learns the length of a chunked body only after the answer.
 				mayKnow := !strings.Contains(test.head, "/ignore")
 				if mayKnow && !bytes.Contains(answer, []byte("\r\nConnection: close\r\n")) {
 					t.Errorf("got %q, want Connection: close", answer)
@@ -82,8 +82,7 @@ func TestLingeringClose(t *testing.T) {
 	}
 }
 
-// The same on sockets, where the system sends a reset if a socket is closed while it has unread bytes. It also holds for a refused
-// connection.
+// The same holds for sockets, where the system sends a reset if a socket with unread bytes is closed, and for a refused connection.
 func TestLingeringCloseOfSockets(t *testing.T) {
 	body := strings.Repeat("x", 3<<20)
 	head := fmt.Sprintf(" HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", len(body))
@@ -96,7 +95,7 @@ func TestLingeringCloseOfSockets(t *testing.T) {
 	}, MaxBodyBytes: 1 << 20})
 	defer gate.Open()
 	gate.Hold(t, s.Dial(t))
-	// The connection ends before its worker's place is free.
+	// A connection ends shortly before its worker's place is free.
 	free := func() bool { return s.Stats().WorkersRunning == 1 }
 	for path, status := range map[string]string{"/": "413", "/refuse": "403", "/close": "200", "bad": "400"} {
 		filotest.Await(t, "the place to be free", free)
@@ -107,8 +106,8 @@ func TestLingeringCloseOfSockets(t *testing.T) {
 	wantAnswerAfter(s, t, "POST /"+head+body, "503")
 }
 
-// When the connection ends with an answer, a client that pipelines may have sent more, of which nothing has arrived yet. It sees an orderly
-// end rather than a reset, which might cost it the answer.
+// When an answer ends the connection, a client that pipelines may already have sent further requests, which haven't arrived yet. The client
+// must see an orderly end, because a reset might destroy the answer.
 func TestLingeringAfterPipelining(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: lifeLingering})
 	for range 20 {
@@ -124,7 +123,7 @@ func TestLingeringAfterPipelining(t *testing.T) {
 	}
 }
 
-// wantAnswerAfter sends all of a request, and reads the whole answer only then.
+// wantAnswerAfter sends the whole request before it reads the answer.
 func wantAnswerAfter(s *filotest.Server, t *testing.T, request, status string) {
 	t.Helper()
 	c := s.Dial(t)
@@ -135,8 +134,8 @@ func wantAnswerAfter(s *filotest.Server, t *testing.T, request, status string) {
 	}
 }
 
-// The lingering is bounded: a client that sends for ever, slowly or as fast as it can, is cut off, and so is a client that does nothing. A
-// connection that lingers holds no worker.
+// The lingering is bounded: the server ends the connection of a client that sends for ever, slowly or as fast as it can, or does nothing. A
+// connection that lingers occupies no worker.
 func TestLingeringEnds(t *testing.T) {
 	for name, send := range map[string]func(*servertest.Conn) error{
 		"as fast as it can": func(c *servertest.Conn) error {
@@ -165,7 +164,7 @@ func TestLingeringEnds(t *testing.T) {
 				s := servertest.NewServer(t, &filo.Server{Handler: lifeLingering, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
 				c := s.Dial(t)
 				io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000\r\n\r\n")
-				// The answer and the end of what the server sends come at once.
+				// The answer and the end of the server's writing half arrive at once.
 				start := time.Now()
 				answer, err := io.ReadAll(c)
 				if err != nil || filotest.Statuses(string(answer)) != "413" || time.Since(start) > 0 {
@@ -188,7 +187,7 @@ func TestLingeringEnds(t *testing.T) {
 	}
 }
 
-// Shutdown waits for connections that linger, until they have ended or its context is done. Close ends them.
+// Shutdown waits until the lingering connections have ended, or its context is done. Close ends them.
 func TestLingeringAtTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*filotest.Server) error
@@ -234,7 +233,7 @@ func TestLingeringAtTheEnd(t *testing.T) {
 	}
 }
 
-// If a client has closed its sending side by the time it gets an error, it has nothing more to send: the connection is closed at once.
+// If a client has closed its writing half before the server answers with an error, it can't send more, so the server closes the connection at once.
 func TestNoLingeringAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, lifeLingering)
@@ -254,7 +253,7 @@ func TestNoLingeringAfterEOF(t *testing.T) {
 	})
 }
 
-// stallingListener accepts connections whose CloseWrite waits for stall.
+// stallingListener accepts connections whose CloseWrite calls stall first.
 type stallingListener struct {
 	*servertest.Listener
 	stall func()
@@ -278,8 +277,8 @@ func (c stallingConn) CloseWrite() error {
 	return c.Conn.(*servertest.Conn).CloseWrite()
 }
 
-// A connection of the user's own whose CloseWrite takes long holds up no other connection that lingers. Its type may be one that can't be
-// compared.
+// If the CloseWrite of a user's net.Conn takes long, it doesn't delay other connections that linger. The type of such a connection need not
+// be comparable.
 func TestLingerStallingConn(t *testing.T) {
 	listener, goOn := servertest.NewListener(), make(chan struct{})
 	var stalled atomic.Int32

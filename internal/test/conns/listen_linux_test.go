@@ -22,10 +22,10 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// lifeChild names the environment variable that makes the test binary the server of TestOutOfDescriptors and its neighbours.
+// lifeChild is the environment variable that makes the test binary run the server of TestOutOfDescriptors and the tests after it.
 const lifeChild = "FILO_TEST_OUT_OF_DESCRIPTORS"
 
-// lifeOutOfDescriptors is a server in a child process that may have few descriptors.
+// lifeOutOfDescriptors is a server in a child process with a low limit for descriptors.
 type lifeOutOfDescriptors struct {
 	*filotest.Server
 	t     *testing.T
@@ -71,7 +71,7 @@ func newLifeOutOfDescriptors(t *testing.T, mode string) *lifeOutOfDescriptors {
 	return c
 }
 
-// until returns the child's next log line that contains the text.
+// until waits for the child's next log line that contains the text, and returns the line.
 func (c *lifeOutOfDescriptors) until(text string) (line string) {
 	c.t.Helper()
 	for !strings.Contains(line, text) {
@@ -80,7 +80,7 @@ func (c *lifeOutOfDescriptors) until(text string) (line string) {
 	return line
 }
 
-// overfill makes more connections with a request each than the child has descriptors for.
+// overfill opens more connections than the child has descriptors for, and sends a request on each.
 func (c *lifeOutOfDescriptors) overfill() (clients []*filotest.Client) {
 	for range lifeDescriptors {
 		client := c.Dial(c.t)
@@ -90,7 +90,7 @@ func (c *lifeOutOfDescriptors) overfill() (clients []*filotest.Client) {
 	return clients
 }
 
-// end ends the child, and returns the lines that it has logged since.
+// end ends the child, and returns the remaining lines of its log.
 func (c *lifeOutOfDescriptors) end() (rest []string) {
 	c.stdin.Close()
 	for line := range c.lines {
@@ -102,20 +102,20 @@ func (c *lifeOutOfDescriptors) end() (rest []string) {
 	return rest
 }
 
-// A server that runs out of descriptors logs this once, goes on serving its connections, and accepts again when descriptors are free. If a
-// connection can't be taken over for lack of a descriptor, the request is answered, and the connection goes on.
+// A server that runs out of descriptors logs this once, continues to serve its connections, and accepts again when descriptors are free. If a
+// handler can't take a connection over because no descriptor is free, the request gets an answer, and the connection stays open.
 func TestOutOfDescriptors(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "1")
 	clients := s.overfill()
 	s.until("accepting connections fails")
-	clients[0].Want(200, "quick", false) // the first of the backlog
+	clients[0].Want(200, "quick", false) // the first accepted connection
 	for range 10 {
 		clients[0].Get("/")
 		clients[0].Want(200, "quick", false)
 	}
 	for _, path := range []string{"/hijack", "/upgrade"} {
 		if filotest.Blocking() {
-			continue // there package net has the connection from the beginning
+			continue // with the blocking driver, taking over needs no further descriptor
 		}
 		clients[0].Send("GET " + path + takeOverRest)
 		if response, body := clients[0].Answer(); response.StatusCode != 500 || response.Close {
@@ -132,7 +132,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		if i > 0 {
 			continue
 		}
-		for { // until enough descriptors are free
+		for { // repeat until enough descriptors are free
 			c.Send("GET /upgrade" + takeOverRest)
 			if response, _ := c.Answer(); response.StatusCode == 101 {
 				break
@@ -150,15 +150,15 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 }
 
-// Descriptors may run short again and again, as when refused connections linger. The server then logs one record when accepting fails and
-// one when it works again, and nothing else goes wrong.
+// Descriptors may run out repeatedly, for example while refused connections linger. The server logs one record when accepting fails and one
+// when accepting works again, and has no other failure.
 func TestOutOfDescriptorsAgain(t *testing.T) {
 	s := newLifeOutOfDescriptors(t, "max")
 	for round := range 10 {
 		var clients []*filotest.Client
 		for range lifeDescriptors {
 			client := s.Dial(t)
-			client.Send("G") // so that it isn't idle: an idle connection would make room
+			client.Send("G") // begin a request, because the server would close an idle connection to make room
 			clients = append(clients, client)
 		}
 		if round == 0 {
@@ -170,7 +170,7 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 		filotest.Await(t, "a connection to be served", func() bool {
 			c := s.Dial(t)
 			defer c.Close()
-			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // it may be refused and gone by now
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n") // the server may have refused and closed the connection
 			response, _, err := c.TryAnswer()
 			return err == nil && response.StatusCode == 200
 		})
@@ -194,8 +194,8 @@ func TestOutOfDescriptorsAgain(t *testing.T) {
 	}
 }
 
-// By default a server limits its connections so that descriptors never run out: the oldest idle connections make room for new ones. They
-// also make room if descriptors run out before the limit is reached.
+// By default, a server limits its connections so that descriptors never run out: it closes the oldest idle connections to make room for new
+// ones. It also does so if descriptors run out before the limit is reached.
 func TestDescriptorsSuffice(t *testing.T) {
 	for _, mode := range []string{"derived", "many"} {
 		t.Run(mode, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestDescriptorsSuffice(t *testing.T) {
 	}
 }
 
-// A logger that doesn't return when descriptors have run out holds up one worker, and no loop.
+// If the logger blocks in the record about missing descriptors, it blocks one worker, and no loop.
 func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := newLifeOutOfDescriptors(t, "logger")
@@ -242,7 +242,7 @@ func TestOutOfDescriptorsLoggerWaits(t *testing.T) {
 	s.end()
 }
 
-// lifeWaitingLog is a log handler that doesn't return from a record of failing accepts until it is released.
+// lifeWaitingLog is a log handler that blocks in a record about failing accepts until it is released.
 type lifeWaitingLog struct {
 	slog.Handler
 	release chan struct{}
@@ -256,7 +256,7 @@ func (h lifeWaitingLog) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestOutOfDescriptorsChild is the server of TestOutOfDescriptors and its neighbours. It serves until its standard input ends.
+// TestOutOfDescriptorsChild runs in the child process. It serves until its standard input ends.
 func TestOutOfDescriptorsChild(t *testing.T) {
 	mode := os.Getenv(lifeChild)
 	if mode == "" {
@@ -267,7 +267,8 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	// 40 more than are open. The descriptor for reading this directory is one of those, and each loop needs some.
+	// The limit allows 40 more descriptors than are open now. The open ones include the descriptor for reading this directory, and each loop
+	// needs some.
 	limit := syscall.Rlimit{Cur: uint64(len(open) + 40), Max: uint64(len(open) + 40)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -299,7 +300,7 @@ func TestOutOfDescriptorsChild(t *testing.T) {
 
 const takeOverRest = " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
 
-// takenOver is a handler that takes connections over when it is asked to.
+// takenOver is a handler that takes the connection over for some paths.
 func takenOver(c *filo.Ctx) error {
 	take := func() (net.Conn, []byte, error) { return c.Upgrade("echo") }
 	switch c.Path() {
@@ -318,10 +319,10 @@ func takenOver(c *filo.Ctx) error {
 	return err
 }
 
-// A socket that another process listens on isn't replaced, even if its backlog is full.
+// A server doesn't replace a socket file if another process listens there, even if the backlog of that socket is full.
 func TestUnixSocketBusy(t *testing.T) { lifeUnixInUse(t, lifeBusySocket) }
 
-// lifeBusySocket listens on a Unix socket that accepts nothing, and fills its backlog: a connect fails with EAGAIN.
+// lifeBusySocket listens on a Unix socket without accepting, and fills the backlog, so that connect fails with EAGAIN.
 func lifeBusySocket(t *testing.T, path string) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -346,7 +347,7 @@ func lifeBusySocket(t *testing.T, path string) {
 	t.Skip("the backlog can't be filled here")
 }
 
-// serversOption reads a socket option from the server's end of a connection, which is in this process.
+// serversOption reads a socket option of the server's end of a connection, which is in this process, too.
 func serversOption(t *testing.T, client net.Conn, level, option int) int {
 	t.Helper()
 	want := client.LocalAddr().(*net.TCPAddr)
@@ -373,8 +374,7 @@ func serversOption(t *testing.T, client net.Conn, level, option int) int {
 	return 0
 }
 
-// Each connection has TCP_NODELAY and keep-alive, whoever has opened the listener. That includes connections that arrived before Serve was
-// called.
+// Each connection has TCP_NODELAY and keep-alive, whoever has opened the listener, even if the connection arrived before Serve was called.
 func TestOptionsOfConnections(t *testing.T) {
 	for name, listen := range map[string]func(s *filo.Server) (net.Listener, error){
 		"the server's":  func(s *filo.Server) (net.Listener, error) { return s.Listen("127.0.0.1:0") },
@@ -428,7 +428,7 @@ func TestOptionsOfConnections(t *testing.T) {
 	}
 }
 
-// The system buffers little of HTTP/2's output that it can't send yet, so that an urgent answer can overtake a large one.
+// The system buffers only a little unsent output of an HTTP/2 connection, so that an urgent answer can overtake a large one.
 func TestUnsentLimit(t *testing.T) {
 	const tcpNotSentLowat = 25
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
@@ -449,7 +449,7 @@ func TestUnsentLimit(t *testing.T) {
 	})
 }
 
-// The file of a Unix socket never has more permissions than mode says, not even for a moment.
+// A Unix socket's file never has more permissions than mode, not even for a moment.
 func TestUnixSocketPermissions(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "socket")
@@ -485,7 +485,7 @@ func TestUnixSocketPermissions(t *testing.T) {
 	}
 }
 
-// An abstract socket has no file: no mode is set, and a file of the same name stays as it is.
+// An abstract socket has no file, so the server sets no mode, and doesn't change a file of the same name.
 func TestAbstractUnixSocket(t *testing.T) {
 	t.Chdir(t.TempDir())
 	name := fmt.Sprintf("@filo-test-%d", os.Getpid())

@@ -23,12 +23,12 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeFailing is a listener whose Accept fails with one error after the other before it works.
+// lifeFailing is a listener whose Accept first fails with each of errs.
 type lifeFailing struct {
 	net.Listener
 	mu    sync.Mutex
 	errs  []error     // guarded by mu
-	calls []time.Time // of Accept; guarded by mu
+	calls []time.Time // the times of the calls of Accept; guarded by mu
 }
 
 func (l *lifeFailing) Accept() (net.Conn, error) {
@@ -50,10 +50,9 @@ func (l *lifeFailing) failures() int {
 	return len(l.errs)
 }
 
-// After an error of Accept that may pass, such as EMFILE, the server tries again after growing pauses, and logs one line, not
-// one for each attempt.
+// After a temporary error of Accept, such as EMFILE, the server tries again after growing pauses. It logs one line, not one for each attempt.
 func TestAcceptBacksOff(t *testing.T) {
-	// These errors are from accept(2): a limit, no memory, and an error of a connection before it was accepted.
+	// accept(2) lists these errors: limits, lack of memory, and errors of a connection before it was accepted.
 	for _, errno := range []syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPROTO, syscall.EPERM,
 	} {
@@ -108,7 +107,7 @@ func wantBackOff(t *testing.T, calls []time.Time) {
 	}
 }
 
-// A server ends at once even while it backs off.
+// A server ends at once, even during a pause between two calls of Accept.
 func TestAcceptBackOffEnds(t *testing.T) {
 	for name, end := range map[string]func(*filo.Server) error{
 		"Shutdown": func(s *filo.Server) error { return s.Shutdown(context.Background()) },
@@ -142,7 +141,7 @@ func TestAcceptBackOffEnds(t *testing.T) {
 	}
 }
 
-// "The error is … the error with which accepting failed permanently." Connections that are being served aren't disturbed.
+// "The error is … the error with which accepting failed permanently." The server continues to serve its open connections.
 func TestAcceptFailsForGood(t *testing.T) {
 	reason := errors.New("the listener is broken")
 	gate := filotest.NewGate()
@@ -164,7 +163,7 @@ func TestAcceptFailsForGood(t *testing.T) {
 	held.Want(200, "held", false)
 }
 
-// An address that can't be listened on is an error at once.
+// If the server can't listen at an address, it returns an error at once.
 func TestListenErrors(t *testing.T) {
 	taken := filotest.Listen(t, "tcp", "127.0.0.1:0")
 	defer taken.Close()
@@ -188,7 +187,7 @@ func TestListenErrors(t *testing.T) {
 	}
 }
 
-// The error for a malformed address differs from that for an address in use, and says what an address looks like.
+// The error for a malformed address differs from the error for an address in use, and describes the form of an address.
 func TestListenSaysWhatAnAddressIs(t *testing.T) {
 	for _, address := range []string{"8080", "localhost", "http://localhost:8080", "::1:80:"} {
 		err := filo.ListenAndServe(address, filotest.NewGate().Handle)
@@ -205,7 +204,7 @@ func lifeClosedListener(t *testing.T) net.Listener {
 	return listener
 }
 
-// ListenAndServe listens on the address that it is given.
+// ListenAndServe listens at the given address.
 func TestListenAndServe(t *testing.T) {
 	s := &filo.Server{Handler: filotest.NewGate().Handle}
 	served := make(chan error, 1)
@@ -229,7 +228,7 @@ func TestListenAndServe(t *testing.T) {
 	}
 }
 
-// lifeUnix serves on a Unix socket and returns what ListenAndServeUnix will return.
+// lifeUnix serves on a Unix socket, and returns a channel that will receive the result of ListenAndServeUnix.
 func lifeUnix(t *testing.T, s *filo.Server, path string, mode fs.FileMode) <-chan error {
 	t.Helper()
 	served := make(chan error, 1)
@@ -285,12 +284,12 @@ func TestUnixSocketStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killed.SetUnlinkOnClose(false) // a process that was killed leaves the file, too
+	killed.SetUnlinkOnClose(false) // a killed process leaves its socket file, too
 	killed.Close()
 	lifeUnix(t, &filo.Server{Handler: filotest.NewGate().Handle, Logger: slog.New(slog.DiscardHandler)}, path, 0o640)
 }
 
-// A socket that another process listens on isn't replaced, even if its backlog is full. Only a stale socket is ever removed.
+// A server removes only a stale socket file, to which no process listens.
 func TestUnixSocketInUse(t *testing.T) {
 	for name, occupy := range map[string]func(*testing.T, string){
 		"a live server": func(t *testing.T, path string) {
@@ -317,7 +316,7 @@ func TestUnixSocketInUse(t *testing.T) {
 	}
 }
 
-// lifeUnixInUse checks that a server leaves alone the file that occupy has put at its path.
+// lifeUnixInUse checks that a server doesn't change or remove the file that occupy has created at the server's path.
 func lifeUnixInUse(t *testing.T, occupy func(*testing.T, string)) {
 	path := filepath.Join(t.TempDir(), "socket")
 	occupy(t, path)

@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// A shyListener's connections answer RemoteAddr once, when the test lets them.
+// A shyListener's connections block in RemoteAddr until the test releases them, and only the first call returns.
 type shyListener struct {
 	net.Listener
 	accepted chan *shyConn
@@ -44,7 +44,7 @@ func (c *shyConn) RemoteAddr() net.Addr {
 	return c.Conn.RemoteAddr()
 }
 
-// A connection of the program's own type may answer RemoteAddr late, and only once: nobody else waits for it.
+// The RemoteAddr of a program's own net.Conn may block. The server calls it only once, and nothing but this connection waits for it.
 func TestAddressesOfStrangers(t *testing.T) {
 	shy := &shyListener{Listener: filotest.Listen(t, "tcp", "127.0.0.1:0"), accepted: make(chan *shyConn, 10)}
 	s := filotest.Serve(t, &filo.Server{
@@ -55,7 +55,7 @@ func TestAddressesOfStrangers(t *testing.T) {
 	var requests sync.WaitGroup
 	t.Cleanup(func() {
 		for _, c := range all {
-			close(c.gone) // so that a server that asks a second time isn't stuck
+			close(c.gone) // so that a server that calls RemoteAddr a second time doesn't block for ever
 		}
 		requests.Wait()
 	})
@@ -83,8 +83,8 @@ func TestAddressesOfStrangers(t *testing.T) {
 	get()
 	second := accepted()
 
-	// While both connections hold their callers up, functions that look at all connections don't wait, and a refused connection isn't asked
-	// for its address.
+	// While both calls of RemoteAddr block, functions that examine all connections don't wait, and the server doesn't call RemoteAddr of a
+	// refused connection.
 	filotest.Await(t, "two connections of nobody", func() bool {
 		clients := s.Clients()
 		return len(clients) == 1 && !clients[0].Address.IsValid() && clients[0].Conns == 2
@@ -125,7 +125,7 @@ func (l movingListener) Accept() (net.Conn, error) {
 	return &movingConn{Conn: netConn}, nil
 }
 
-// MaxConnsPerIP counts a connection by the first address that it returned, and a refusal counts for that address.
+// MaxConnsPerIP counts a connection by the first address that its RemoteAddr has returned. A refusal is counted for this address.
 func TestStrangerThatMoves(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{
 		Handler:       func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) },

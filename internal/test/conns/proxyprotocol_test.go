@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// tellProxied is a handler that answers with the addresses that it sees, and with what the PROXY header says.
+// tellProxied is a handler that answers with the connection's addresses and the contents of the PROXY header.
 func tellProxied(c *filo.Ctx) error {
 	h, ok := c.ProxyHeader()
 	if !ok {
@@ -35,7 +35,7 @@ func tellProxied(c *filo.Ctx) error {
 
 var loopback = filo.ProxyProtocol{TrustedPeers: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 
-// proxiedHeader makes a header of version 2 for IPv4 with these TLVs.
+// proxiedHeader returns a header of version 2 for IPv4 with these TLVs.
 func proxiedHeader(tlvs ...string) string {
 	block := "\xc0\x00\x02\x01\xc6\x33\x64\x02\xdc\x04\x01\xbb" + strings.Join(tlvs, "")
 	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11" + string(binary.BigEndian.AppendUint16(nil, uint16(len(block)))) + block
@@ -59,8 +59,8 @@ func eachProxied(t *testing.T, test func(t *testing.T, s *filotest.Server, log *
 	}
 }
 
-// "RemoteAddr, LocalAddr … go by the addresses that the proxy tells, and Ctx.ProxyHeader has the rest." The header and the request may come
-// in any pieces.
+// "RemoteAddr, LocalAddr … go by the addresses that the proxy tells, and Ctx.ProxyHeader has the rest." The header and the request may be
+// split anywhere.
 func TestProxyProtocol(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	ipv6 := "PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n"
@@ -98,7 +98,7 @@ func TestProxyProtocol(t *testing.T) {
 	})
 }
 
-// "ProxyHeader returns what a proxy has told about the connection", also the types that are reserved for the proxy's users.
+// "ProxyHeader returns what a proxy has told about the connection", including TLVs of the types that are reserved for applications.
 func TestProxyHeader(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{ProxyProtocol: loopback, Handler: func(c *filo.Ctx) error {
 		h, ok := c.ProxyHeader()
@@ -111,7 +111,7 @@ func TestProxyHeader(t *testing.T) {
 	c.Want(200, "true 192.0.2.1:56324 198.51.100.2:443 own true false\n", false)
 }
 
-// The header comes before TLS and before either version of HTTP.
+// The header precedes TLS, and also HTTP/1.1 and HTTP/2.
 func TestProxyProtocolBelow(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		for _, secure := range []bool{false, true} {
@@ -163,13 +163,13 @@ func TestProxyProtocolBelow(t *testing.T) {
 	}
 }
 
-// "others are closed, and so are connections without a header. The log says so". A connection that ends before its first byte is no
-// mistake, and isn't logged.
+// "others are closed, and so are connections without a header. The log says so". A connection that ends before its first byte isn't a
+// mistake, so the server doesn't log it.
 func TestProxyProtocolRefuses(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		sent, want string
-		ends       bool // the client closes its side then
+		ends       bool // the client closes its side after it has sent the text
 	}{
 		"a request":    {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "doesn't begin with a header", false},
 		"malformed":    {"PROXY TCP4 192.0.2.1\r\n", "malformed", false},
@@ -204,7 +204,7 @@ func TestProxyProtocolRefuses(t *testing.T) {
 	}
 }
 
-// Peers that aren't trusted get no answer, and don't fill the log.
+// Untrusted peers get no answer, and can't fill the log.
 func TestProxyProtocolUntrusted(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestProxyProtocolConnsPerIP(t *testing.T) {
 	}
 }
 
-// A handler that takes a connection over sees the client's address, too.
+// The connection that a handler takes over has the client's address.
 func TestProxyProtocolHijack(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestProxyProtocolHijack(t *testing.T) {
 	}
 }
 
-// A shutdown doesn't wait for headers that don't come.
+// A shutdown doesn't wait for PROXY headers that haven't arrived.
 func TestProxyProtocolShutdown(t *testing.T) {
 	t.Parallel()
 	eachProxied(t, func(t *testing.T, s *filotest.Server, _ *filotest.Log) {
@@ -295,13 +295,14 @@ func TestProxyProtocolShutdown(t *testing.T) {
 	})
 }
 
-// In a loop, a connection that waits for its header costs no worker. After the header it costs hardly more memory than a plain connection.
+// In the loop driver, a connection that waits for its header occupies no worker. After the header, it needs hardly more memory than a plain
+// connection.
 func TestProxyProtocolIdle(t *testing.T) {
 	filotest.NeedLoops(t)
 	const n = 400
 	heap := func() int64 {
 		var stats runtime.MemStats
-		for range 2 { // the second run frees what the first one has finalized
+		for range 2 { // the second collection frees objects whose finalizers ran after the first one
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&stats)
@@ -327,7 +328,7 @@ func TestProxyProtocolIdle(t *testing.T) {
 		s.Close()
 		return (idle - silent) / n
 	}
-	perConn("", filo.ProxyProtocol{}) // the first server also makes allocations for later ones
+	perConn("", filo.ProxyProtocol{}) // the first server also allocates memory that later servers reuse
 	plain := perConn("", filo.ProxyProtocol{})
 	told := perConn(proxiedHeader(), loopback)
 	t.Logf("%d bytes more for each connection", told-plain)

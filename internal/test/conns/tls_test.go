@@ -28,7 +28,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// "Disabled leaves HTTP/1.1 as the only protocol": "h2" is taken out of NextProtos, and the user's configuration stays as it was.
+// "Disabled leaves HTTP/1.1 as the only protocol": the server removes "h2" from NextProtos of a copy, and doesn't change the user's configuration.
 func TestNoHTTP2OverTLS(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, NextProtos: []string{"h2", "http/1.1", "acme-tls/1"}}
 	s := &filo.Server{TLSConfig: config, Handler: filotest.NewGate().Handle, HTTP2: filo.HTTP2Options{Disabled: true}}
@@ -46,8 +46,8 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 	}
 }
 
-// HTTP2.Disabled also takes "h2" out of the configurations that GetConfigForClient returns: a client that speaks both protocols gets
-// HTTP/1.1, and an answer.
+// HTTP2.Disabled also removes "h2" from configurations that GetConfigForClient returns. A client that supports both protocols gets its answer
+// over HTTP/1.1.
 func TestNoHTTP2ByGetConfigForClient(t *testing.T) {
 	for _, protocols := range [][]string{{"h2", "http/1.1"}, {"http/1.1", "h2", "acme-tls/1"}, {"h2"}, {"http/1.1"}} {
 		chosen := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, NextProtos: slices.Clone(protocols)}
@@ -128,7 +128,7 @@ func TestListenAndServeTLS(t *testing.T) {
 	}
 }
 
-// RFC 7301, section 3.2: a client that speaks none of the server's protocols gets an alert.
+// RFC 7301, section 3.2: a client that supports none of the server's protocols gets an alert.
 func TestTLSNoCommonProtocol(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		s := serve(t, &filo.Server{Handler: filotest.NewGate().Handle})
@@ -142,7 +142,7 @@ func TestTLSNoCommonProtocol(t *testing.T) {
 	})
 }
 
-// A connection that sends anything but TLS to a TLS port ends, and disturbs no other.
+// If a client sends anything but TLS to a TLS port, the server ends the connection, and other connections aren't affected.
 func TestTLSOtherInput(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		for name, send := range map[string]string{
@@ -156,7 +156,7 @@ func TestTLSOtherInput(t *testing.T) {
 				c := s.Dial(t)
 				c.Send(send)
 				c.Conn.(*net.TCPConn).CloseWrite()
-				// A TLS alert or an answer in plain text may come, but none with a status of 2xx.
+				// The server may send a TLS alert or an answer in plain text, but no 2xx.
 				if rest, err := io.ReadAll(c.Reader); bytes.Contains(rest, []byte("HTTP/1.1 2")) || err != nil && !filotest.IsReset(err) {
 					t.Errorf("got %q, %v", rest, err)
 				}
@@ -166,7 +166,8 @@ func TestTLSOtherInput(t *testing.T) {
 	})
 }
 
-// A request without TLS is answered in plain text with net/http's words. The client gets to read them, however much it sends.
+// The server answers a request without TLS in plain text, with the same message as net/http. The client can read the message, however much it
+// sends.
 func TestTLSPlainHTTP(t *testing.T) {
 	const words = "Client sent an HTTP request to an HTTPS server."
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
@@ -208,7 +209,7 @@ func TestTLSPlainHTTP(t *testing.T) {
 	})
 }
 
-// An error of a certificate names the argument or field that the certificate was given by.
+// An error about a certificate names the argument or field that contains the certificate.
 func TestTLSCertificateErrors(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	missing := filepath.Join(t.TempDir(), "missing.pem")
@@ -235,7 +236,7 @@ func TestTLSCertificateErrors(t *testing.T) {
 	}
 }
 
-// Requests over TLS work like others: connections are kept alive, bodies may be large both ways, handlers may panic.
+// Requests over TLS work like others: connections are reused, large bodies arrive in both directions, and handlers may panic.
 func TestTLSRequests(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		large := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // 2 MB
@@ -286,7 +287,7 @@ func TestTLSRequests(t *testing.T) {
 	})
 }
 
-// Hijack hands the *tls.Conn over.
+// Over TLS, Hijack returns the *tls.Conn.
 func TestTLSHijack(t *testing.T) {
 	s := filotest.ServeTLS(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		conn, buffered, err := c.Hijack()
@@ -306,7 +307,7 @@ func TestTLSHijack(t *testing.T) {
 	}
 }
 
-// Shutdown and Close over TLS: idle connections end with a close_notify (RFC 8446, section 6.1), running requests finish.
+// During a shutdown, idle TLS connections end with a close_notify (RFC 8446, section 6.1), and running requests are completed.
 func TestTLSShutdown(t *testing.T) {
 	t.Parallel()
 	gate := filotest.NewGate()
@@ -330,7 +331,7 @@ func TestTLSShutdown(t *testing.T) {
 	s.WantNoGoroutine(t)
 }
 
-// Under overload TLS clients get a whole 503 as well.
+// Under overload, TLS clients also get a complete 503.
 func TestTLSOverload(t *testing.T) {
 	gate := filotest.NewGate()
 	s := filotest.ServeTLS(t, &filo.Server{Handler: gate.Handle, Concurrency: 1})
@@ -346,7 +347,7 @@ func TestTLSOverload(t *testing.T) {
 	s.WantServesTLS(t)
 }
 
-// A client that has agreed on HTTP/2 is refused by HTTP/2: it gets SETTINGS and a GOAWAY that says that nothing was served.
+// If a client has negotiated HTTP/2, the server refuses the connection with SETTINGS and a GOAWAY that says that no stream was served.
 func TestTLSRefusalHTTP2(t *testing.T) {
 	for name, config := range map[string]*filo.Server{
 		"MaxConns":      {MaxConns: 1},
@@ -378,7 +379,7 @@ func TestTLSRefusalHTTP2(t *testing.T) {
 	}
 }
 
-// A handshake that fails is the client's error: it isn't logged unless LogAllErrors is set.
+// A failed handshake is the client's error, so the server logs it only with LogAllErrors.
 func TestTLSHandshakeLog(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		log := new(filotest.Log)
@@ -390,7 +391,7 @@ func TestTLSHandshakeLog(t *testing.T) {
 		if got := len(log.Lines("handshake")) > 0; got != all {
 			t.Errorf("LogAllErrors %v: logged %v", all, got)
 		}
-		// A balancer that only checks whether the port is open causes no record.
+		// A load balancer that only checks whether the port is open causes no log record.
 		s.Dial(t).Close()
 		silent := s.Dial(t)
 		silent.Reset()
@@ -401,7 +402,7 @@ func TestTLSHandshakeLog(t *testing.T) {
 	}
 }
 
-// lifeBrokenWriter is a connection whose writes time out once they are told to.
+// lifeBrokenWriter is a connection whose writes time out as soon as broken is set.
 type lifeBrokenWriter struct {
 	net.Conn
 	broken atomic.Bool
@@ -422,8 +423,8 @@ func (c *lifeBrokenWriter) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// crypto/tls keeps a write's error for good ("After a Write has timed out, the TLS state is corrupt"): the connection ends at once,
-// whichever write failed and however early.
+// After a failed write, crypto/tls fails all later writes ("After a Write has timed out, the TLS state is corrupt"). So the server ends the
+// connection at once, whichever write has failed.
 func TestTLSWriteFailsForGood(t *testing.T) {
 	client, server := net.Pipe()
 	broken := &lifeBrokenWriter{Conn: server}
@@ -443,7 +444,7 @@ func TestTLSWriteFailsForGood(t *testing.T) {
 	}
 	go io.Copy(io.Discard, conn)
 	filotest.Recv(t, served, "the connection to end")
-	// Ending a connection has a deadline of its own.
+	// Ending a connection has a separate deadline.
 	if tries := broken.tries.Load(); tries > 5 {
 		t.Errorf("the server tried %d times to go on", tries)
 	}
@@ -454,17 +455,17 @@ func TestTLSWriteFailsForGood(t *testing.T) {
 	s.WantNoGoroutine(t)
 }
 
-// deafAnswer is a little more than the connection buffers for a client that reads nothing.
+// deafAnswer is slightly larger than the connection's buffer for a client that doesn't read.
 const deafAnswer = 66 << 10
 
-// Over TLS the end of a connection begins with an alert. A client that doesn't read keeps no sender of an alert waiting for long: no
+// Over TLS, the end of a connection begins with an alert. If the client doesn't read, writing the alert must not block anybody for long: no
 // worker, no Shutdown, no Close, and no other goroutine that closes the connection.
 func TestGoodbyeToDeafClients(t *testing.T) {
 	const get, post = "GET /full HTTP/1.1\r\nHost: a\r\n\r\n", "POST /full HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n"
-	const atOnce = 5 * time.Millisecond // Shutdown may look before a worker has noticed, and looks again then
+	const atOnce = 5 * time.Millisecond // Shutdown may check before a worker has noticed the shutdown, and then checks again
 	for name, test := range map[string]struct {
 		request string
-		until   filo.ConnState // the state that shows that the answer has been written
+		until   filo.ConnState // ConnState's value after the answer has been written
 		end     func(s *filo.Server, told net.Conn, parked *filo.ParkedConn)
 		most    time.Duration
 	}{
@@ -509,7 +510,7 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 				if _, err := io.WriteString(tls.Client(conn, filotest.ClientTLS()), test.request); err != nil {
 					t.Fatal(err)
 				}
-				// Once the answer is written, there is no room for an alert.
+				// After the answer has been written, the connection's buffer has no room for an alert.
 				for synctest.Wait(); len(written) == 0; synctest.Wait() {
 					if _, err := io.ReadFull(conn, make([]byte, 8)); err != nil {
 						t.Fatal(err)
@@ -532,8 +533,8 @@ func TestGoodbyeToDeafClients(t *testing.T) {
 	}
 }
 
-// If an answer is broken off, the connection ends with a reset over TLS, too. A careless client would take an orderly end for the
-// end of the answer.
+// If the server aborts an answer, the connection ends with a reset, even over TLS, because a careless client would take an orderly end for
+// the end of the answer.
 func TestBrokenOffOverTLS(t *testing.T) {
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
 		s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -554,8 +555,8 @@ func TestBrokenOffOverTLS(t *testing.T) {
 	})
 }
 
-// A request for a host whose connections must show another client certificate gets 421, by both versions of HTTP, whatever name the
-// handshake had. A host whose connections need no other certificate is served.
+// If a host demands another client certificate than the connection has shown, a request for this host gets a 421, over HTTP/1.1 and HTTP/2,
+// whatever server name the handshake had. A host that demands no other certificate is served.
 func TestMisdirected(t *testing.T) {
 	certificate := filotest.Certificate()
 	pool, other := x509.NewCertPool(), x509.NewCertPool()

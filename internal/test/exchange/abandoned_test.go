@@ -16,7 +16,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// abandonedErrors are, by path, errors that a handler returns when its client has left, each with whether it is the server's fault.
+// abandonedErrors maps a path to the error that its handler returns after its client has disconnected. servers says that the error is the
+// server's fault.
 var abandonedErrors = map[string]struct {
 	fail    func(ctx context.Context) error
 	servers bool
@@ -27,8 +28,8 @@ var abandonedErrors = map[string]struct {
 	"/500":     {func(ctx context.Context) error { return filo.Error(500, "out of order") }, true},
 }
 
-// A client that leaves before anything was sent gets no answer, and none is counted: the access log has no status for it, either. The log
-// has a record of an error unless the client's leaving has caused it.
+// If a client disconnects before the server has sent anything, no answer is sent or counted, and the access log has no status for the
+// request. The handler's error is logged unless the disconnection has caused it.
 func TestClientLeaves(t *testing.T) {
 	for _, logged := range []bool{true, false} {
 		for path, test := range abandonedErrors {
@@ -92,8 +93,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// resetConn ends a connection by a reset, which shows that the client is gone: a client that only ends its sending side may wait for its
-// answer.
+// resetConn ends a connection with a TCP reset. After a half-close, the server would assume that the client may still wait for its answer.
 func resetConn(conn net.Conn) {
 	if c, ok := conn.(*tls.Conn); ok {
 		conn = c.NetConn()

@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerAllocs returns how many allocations a request takes, all that the server does included. The client's part, which writes ready bytes
-// and counts those that come, allocates nothing.
+// answerAllocs returns how many allocations the server makes for a request. The client doesn't allocate: it writes prepared bytes, and only
+// counts the bytes of the answer.
 func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 	t.Helper()
 	h := filotest.ServeMemory(t, config)
@@ -37,7 +37,7 @@ func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 			}
 			return
 		}
-		// The first answer shows how long each one is: they differ only in the Date.
+		// All answers are as long as the first one, because they differ only in the Date.
 		n := 0
 		for !answerComplete(out[:n]) {
 			m, err := c.Read(out[n:])
@@ -51,7 +51,7 @@ func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 		}
 		size = n
 	}
-	for range 200 { // so that buffers and pools have grown
+	for range 200 { // let buffers and pools reach their final size
 		exchange()
 	}
 	return testing.AllocsPerRun(2000, exchange)
@@ -60,7 +60,7 @@ func answerAllocs(t *testing.T, config *filo.Server, request string) float64 {
 // answerComplete reports whether b is a whole answer: all answers here end in "end".
 func answerComplete(b []byte) bool { return bytes.HasSuffix(b, []byte("end")) }
 
-// The parts of requests and answers.
+// These are parts of requests and answers.
 const (
 	answerBrowser = "GET /foo/bar%20x?q=hello+world&page=2&lang=en HTTP/1.1\r\nHost: www.example.com\r\n" +
 		"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0\r\n" +
@@ -76,7 +76,7 @@ var (
 	answerBuffer = make([]byte, 4096)
 )
 
-// answerFree are requests and handlers that must not allocate.
+// answerFree lists requests and handlers that must not cause an allocation.
 var answerFree = []struct {
 	name, request string
 	handler       filo.Handler
@@ -161,7 +161,7 @@ var answerFree = []struct {
 	}},
 }
 
-// Zero allocations per plain GET and per 1 KB POST, headers read and query parsed included.
+// A plain GET and a 1 KB POST cause no allocation, even if the handler reads headers and the query.
 func TestAllocations(t *testing.T) {
 	for _, test := range answerFree {
 		t.Run(test.name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// A context whose end isn't asked for costs one allocation, and a value that middleware adds costs another.
+// A context costs one allocation if nobody calls its Done or Err, and a value that middleware adds costs another one.
 func TestAllocationsOfAContext(t *testing.T) {
 	for want, handler := range map[float64]filo.Handler{
 		1: func(c *filo.Ctx) error { return answerWithValue(c.Context(), c) },
@@ -194,7 +194,7 @@ func answerWithValue(ctx context.Context, c *filo.Ctx) error {
 	return c.Text(200, answerEnd)
 }
 
-// A connection costs a bounded number of allocations, whatever it carries: its buffers are the worker's.
+// A connection costs a bounded number of allocations, however large its requests are, because it uses the worker's buffers.
 func TestAllocationsPerConnection(t *testing.T) {
 	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.NoContent() }}
 	defer s.Close()

@@ -47,7 +47,7 @@ func TestAnswersOfEachKind(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		handler filo.Handler
-		server  *filo.Server // nil: one without anything set
+		server  *filo.Server // nil: a Server with only the handler
 		status  int
 		fields  map[string]string
 		body    string
@@ -131,7 +131,7 @@ func TestAnswersOfEachKind(t *testing.T) {
 	}
 }
 
-// An answer without a type keeps the Content-Type that the handler set before, or is sent without one.
+// An answer method that gets no type keeps the Content-Type that the handler has set before. Otherwise the answer has no Content-Type.
 func TestAnswersWithoutType(t *testing.T) {
 	for name, answer := range map[string]func(*filo.Ctx) error{
 		"Bytes":       func(c *filo.Ctx) error { return c.Bytes(200, "", []byte("a")) },
@@ -157,8 +157,8 @@ func TestAnswersWithoutType(t *testing.T) {
 	}
 }
 
-// RFC 6266, section 4.3: the file name is a quoted string, and filename* if it isn't ASCII. Whatever the name is, it stays within its
-// field, and names no directory.
+// RFC 6266, section 4.3: the file name is a quoted string, and filename* if it isn't ASCII. No name can break out of the field, or name a
+// directory.
 func TestAttachment(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.txt")
 	if err := os.WriteFile(path, []byte("figures"), 0o600); err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// bracket is a layer that shows how it was called. It keeps the written bytes until Flush or Close, and then sends them in brackets.
+// bracket is a writer for WrapBody that makes its calls visible. It collects the written bytes until Flush or Close, and then writes them in
+// brackets.
 type bracket struct {
 	w      io.Writer
 	held   bytes.Buffer
@@ -52,7 +53,7 @@ func (b *bracket) Close() error {
 	return b.Flush()
 }
 
-// wrapping is a middleware that wraps bodies in brackets, and puts the size that it was told into a field.
+// wrapping is a middleware that wraps bodies in brackets, and reports the size that its function receives in a field.
 func wrapping(closed *atomic.Int32, signs ...string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -80,7 +81,7 @@ func TestWrapBody(t *testing.T) {
 		signs   []string
 		body    string // dechunked
 		framing string // the framing that the head must have
-		size    string // the size that the function was told
+		size    string // the size that the function must receive
 		closed  int32
 	}{
 		"a whole body": {handler: func(c *filo.Ctx) error { return c.Text(200, "hi") },
@@ -178,7 +179,7 @@ func TestWrapBody(t *testing.T) {
 	}
 }
 
-// dechunk returns the content of a chunked body, which must be whole.
+// dechunk returns the content of a chunked body, and fails the test if the body is incomplete.
 func dechunk(t *testing.T, body string) string {
 	t.Helper()
 	var content strings.Builder
@@ -197,8 +198,8 @@ func dechunk(t *testing.T, body string) string {
 	return content.String()
 }
 
-// A layer's error or panic is an error of the answer: a 500 if nothing was sent, or else the body breaks off. The layer is closed either
-// way, and the server goes on.
+// If a wrapping writer fails or panics, the answer becomes a 500 if nothing has been sent yet. Otherwise the server aborts the body. It
+// closes the writer in both cases, and continues to serve.
 func TestWrapBodyFails(t *testing.T) {
 	wrong := errors.New("the layer is broken")
 	for name, test := range map[string]struct {
@@ -297,7 +298,7 @@ func TestWholeBody(t *testing.T) {
 	}
 }
 
-// contextReader reads as long as its context isn't done, and after its Close reports the cause of the context's end.
+// contextReader can be read until its context is done. Its Close reports the cause with which the context has ended.
 type contextReader struct {
 	ctx   context.Context
 	left  int64
@@ -325,8 +326,8 @@ func (r *contextReader) Close() error {
 	return nil
 }
 
-// The context isn't done until the handler has returned and the stream of Response.SetBodyStream has been sent, since the stream may be the
-// answer of another server, to a request with this context. A client that leaves ends the context.
+// The context lasts until the handler has returned and the stream of Response.SetBodyStream has been sent, because the stream may be the
+// answer to a request that the handler has made with this context. The context ends when the client disconnects.
 func TestContextLastsForBodyStream(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		ended := make(chan error, 2)
@@ -351,8 +352,8 @@ func TestContextLastsForBodyStream(t *testing.T) {
 	})
 }
 
-// A body that is delimited by the connection's end mustn't end as if it were whole when it breaks off, although its handler has announced a
-// length.
+// If a wrapped body that is delimited by the connection's end is aborted, the client must not mistake it for complete, even if the handler
+// has announced a length.
 func TestWrappedBodyThatBreaksOff(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		var closed atomic.Int32
@@ -370,7 +371,7 @@ func TestWrappedBodyThatBreaksOff(t *testing.T) {
 	}
 }
 
-// "The server calls Close once, also for a body that was broken off", and also if another wrapper panics.
+// "The server calls Close once, also for a body that was broken off". This also holds if another wrapper panics.
 func TestWrapBodyFunctionPanics(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		var closed atomic.Int32
@@ -402,7 +403,7 @@ func TestWrapBodyFunctionPanics(t *testing.T) {
 	}
 }
 
-// If a handler answers HEAD with the length that GET's body would have, that length is sent.
+// If a handler answers HEAD and sets the Content-Length that GET's body would have, the server sends this length.
 func TestWrapBodyAndAnnouncedHead(t *testing.T) {
 	s := servertest.New(t, wrapping(new(atomic.Int32), "[]")(func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Length", "5000")
@@ -413,7 +414,7 @@ func TestWrapBodyAndAnnouncedHead(t *testing.T) {
 	}
 }
 
-// An error of a layer is the server's fault, and so is logged.
+// An error of a wrapping writer is the server's fault, so the server logs it.
 func TestErrorOfALayerIsLogged(t *testing.T) {
 	var log filotest.Log
 	s := filotest.Serve(t, &filo.Server{Logger: log.Logger(), Handler: func(c *filo.Ctx) error {
@@ -429,7 +430,7 @@ func TestErrorOfALayerIsLogged(t *testing.T) {
 	filotest.Await(t, "the log", func() bool { return len(log.Lines("the encoder is broken")) == 1 })
 }
 
-// Middleware "can inspect the body and set another", also by a stream.
+// Middleware "can inspect the body and set another", even with a stream.
 func TestStreamAfterWholeBody(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		c.Stream().WriteString("old")
@@ -444,7 +445,7 @@ func TestStreamAfterWholeBody(t *testing.T) {
 	}
 }
 
-// closingBody asks for the request's context when it is closed, which is after the answer.
+// closingBody calls Context when it is closed, which happens after the answer.
 type closingBody struct {
 	io.Reader
 	c *filo.Ctx
@@ -455,7 +456,7 @@ func (b closingBody) Close() error {
 	return nil
 }
 
-// A body may ask for the context when it is closed, at the end of its request. That must not affect the next request.
+// A request's body may call Context when it is closed at the end of the request. The next request must not be affected.
 func TestContextAskedForAtTheEnd(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

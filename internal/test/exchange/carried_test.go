@@ -25,7 +25,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// textTransport is a transport whose request comes from texts, and which keeps the answer as a text. It frames no bodies.
+// textTransport is a transport that reads the request from strings, and records the answer as a string. It doesn't frame bodies.
 type textTransport struct {
 	net.Conn // used only for its addresses and deadlines
 	ctx      context.Context
@@ -77,7 +77,7 @@ func (x *textTransport) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
 	}
 }
 
-// serveTransport runs h on a request, and returns the answer and the error of inside.Carry.
+// serveTransport serves a request with h, and returns the answer and the error of inside.Carry.
 func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Handler) (string, error) {
 	t.Helper()
 	client, server := servertest.Pipe()
@@ -176,14 +176,14 @@ func TestServeTransportLogsRefusals(t *testing.T) {
 	}
 }
 
-// leftConn is a connection whose client has gone.
+// leftConn is a connection whose client has disconnected.
 type leftConn struct{ net.Conn }
 
 func (leftConn) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (leftConn) Close() error              { return nil }
 func (leftConn) RemoteAddr() net.Addr      { return &net.TCPAddr{} }
 
-// If the client is gone when a handler takes its connection over, no answer is sent.
+// If the client has disconnected before the handler takes the connection over, no answer is sent.
 func TestServeTransportUpgradeOfAGoneClient(t *testing.T) {
 	x := &textTransport{Conn: leftConn{}, ctx: context.Background(), hijacked: leftConn{},
 		head: "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"}
@@ -221,7 +221,7 @@ func TestServeTransportContext(t *testing.T) {
 	})
 }
 
-// A handler's panic reaches Carry's caller, and doesn't disturb later requests.
+// A handler's panic propagates to the caller of Carry, and doesn't affect later requests.
 func TestServeTransportPanic(t *testing.T) {
 	func() {
 		defer func() {
@@ -236,7 +236,7 @@ func TestServeTransportPanic(t *testing.T) {
 	}
 }
 
-// A Ctx inherits copies: later changes of the one Ctx don't reach the other.
+// A Ctx inherits copies, so later changes of one Ctx don't affect the other.
 func TestInherit(t *testing.T) {
 	key := filo.NewKey[string]("key")
 	serveTransport(t, context.Background(), filotest.GetRequest, func(outer *filo.Ctx) error {
@@ -281,7 +281,7 @@ func TestInheritLimit(t *testing.T) {
 	}
 }
 
-// Informational answers come before the final one, with the fields that are set by then.
+// Interim answers precede the final one, with the fields that the handler has set so far.
 func TestInformational(t *testing.T) {
 	h := func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-A", "1")
@@ -310,7 +310,7 @@ func TestInformational(t *testing.T) {
 	}
 }
 
-// 100 is sent once, by the handler or by the first read.
+// The server sends 100 only once, even if the handler calls Informational(100) and then reads the body.
 func TestInformationalContinue(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		if err := c.Informational(100); err != nil {
@@ -325,7 +325,7 @@ func TestInformationalContinue(t *testing.T) {
 	}
 }
 
-// A stream takes files and parts of files, in any order with other writes.
+// A StreamWriter can send files and parts of files, mixed with other writes.
 func TestStreamReadFrom(t *testing.T) {
 	content := strings.Repeat("0123456789", 30000)
 	path := filepath.Join(t.TempDir(), "file")

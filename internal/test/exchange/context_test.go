@@ -33,7 +33,7 @@ func answerCause(ctx context.Context) error {
 
 var errAnswerNotDone = errors.New("the context isn't done")
 
-// armedContext returns a request's context. From then on the client is watched.
+// armedContext returns a request's context, and calls its Done. From then on, the server watches for the client's end.
 func armedContext(c *filo.Ctx) context.Context {
 	ctx := c.Context()
 	ctx.Done()
@@ -74,9 +74,9 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// A client that closes its sending side after its request may wait for the answer, or have left. "If it has done so before the watch began,
-// or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the answer meanwhile. The answer is sent in any
-// case". So "printf … | nc -N" gets its answer.
+// A client that half-closes its connection after its request may wait for the answer, or may have disconnected. "If it has done so before the
+// watch began, or soon after, its context lasts 5 more seconds, and longer if the client takes a part of the answer meanwhile. The answer is
+// sent in any case". So "printf … | nc -N" gets its answer.
 func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 	const second = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
 	for _, test := range []struct {
@@ -131,7 +131,7 @@ func TestContextAfterAnEarlyHalfClose(t *testing.T) {
 	}
 }
 
-// If a client has ended its side early, a timer ends the request's context. This timer must not end the context of a later request, nor
+// If a client has half-closed its connection early, a timer ends the request's context. This timer must not end the context of a later request, nor
 // that of a handler that has taken the connection over.
 func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestContextOfAHijackerAfterAnEarlyHalfClose(t *testing.T) {
 	})
 }
 
-// The context also lasts over a socket, where request and FIN are one segment or two.
+// The same holds for a socket, whether request and FIN arrive in one segment or two.
 func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Body()
@@ -167,10 +167,10 @@ func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 		select {
 		case <-ctx.Done():
 			if time.Since(begin) >= 20*time.Millisecond {
-				return c.Text(200, "late") // a client that ends its side so late has left
+				return c.Text(200, "late") // after so late a half-close, the server assumes that the client has disconnected
 			}
 			return c.Text(500, "cancelled: "+context.Cause(ctx).Error())
-		case <-time.After(5 * time.Millisecond): // time in which a wrong watch would end the context
+		case <-time.After(5 * time.Millisecond): // time for a faulty watch to end the context
 			return c.Text(200, "answered")
 		}
 	}})
@@ -182,7 +182,7 @@ func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 		switch m := c.Receive(t, "POST"); m.Body {
 		case "answered":
 			inTime++
-		case "late": // the machine is busy with something else
+		case "late": // the machine is busy; try again
 		default:
 			t.Fatalf("got %d %q", m.Status, m.Body)
 		}
@@ -190,11 +190,12 @@ func TestContextOutlivesAnEarlyHalfCloseOfASocket(t *testing.T) {
 	}
 }
 
-// The watch reads the beginning of the next request, which must neither be lost nor count as the client's end.
+// While the server watches for the client's end, it reads the beginning of the next request. These bytes must not be lost, or count as the
+// client's end.
 func TestContextWithPipelinedRequests(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		count int // requests that come while the handler runs
+		count int // requests that arrive while the handler runs
 		size  int // of each one
 	}{
 		{"one", 1, 0},
@@ -261,7 +262,7 @@ func TestContextDeadline(t *testing.T) {
 		})
 
 		c := answerClientOf(s.Dial(t))
-		// A deadline belongs to its request: the connection's next request has its own.
+		// A deadline applies only to its request: the next request on the connection has another one.
 		for range 2 {
 			c.Send(t, filotest.GetRequest)
 			if m := c.Receive(t, "GET"); m.Body != "late" {
@@ -275,7 +276,7 @@ func TestContextDeadline(t *testing.T) {
 	})
 }
 
-// "It is done ... when the handler has returned", in whatever way it has ended.
+// "It is done ... when the handler has returned". This also holds if the handler panics or ends its goroutine.
 func TestContextEndsWithTheHandler(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -311,7 +312,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 	}
 }
 
-// The watch must not take a body's bytes: it begins when the body has been read.
+// The watch must not read the bytes of a body, so it begins when the body has been read.
 func TestContextAskedBeforeTheBody(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
@@ -399,7 +400,7 @@ func TestContextEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// A Shutdown that waits lets the handler work: its context isn't done.
+// While Shutdown waits for a handler, the handler's context isn't done.
 func TestContextDuringShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error {
@@ -426,7 +427,7 @@ func TestContextDuringShutdown(t *testing.T) {
 	})
 }
 
-// A context lives until the handler has returned, also when the handler takes the connection over meanwhile.
+// A context lasts until the handler has returned, even if the handler takes the connection over.
 func TestContextOutlivesHijack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		contexts := make(chan context.Context, 1)
@@ -455,8 +456,8 @@ func TestContextOutlivesHijack(t *testing.T) {
 	})
 }
 
-// The bytes that the watch has read for an ErrorHandler's context belong to their connection: the worker's next connection must not find
-// them in the read buffer.
+// The watch for an ErrorHandler's context may read bytes of the next request. If the connection ends, the worker's next connection must not
+// find these bytes in the read buffer.
 func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{
@@ -468,7 +469,7 @@ func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 			},
 			ErrorHandler: func(c *filo.Ctx, err error) {
 				ctx := armedContext(c)
-				time.Sleep(time.Second) // the client's next bytes come meanwhile
+				time.Sleep(time.Second) // the client's next bytes arrive in this time
 				if ctx.Err() != nil {
 					t.Errorf("cause %v in the ErrorHandler", context.Cause(ctx))
 				}
@@ -488,7 +489,7 @@ func TestContextOfErrorHandlerKeepsInputApart(t *testing.T) {
 	})
 }
 
-// An ErrorHandler's context on a connection that goes on: the connection's next request is answered.
+// If an ErrorHandler uses its context, the next request on the connection is still answered.
 func TestContextOfErrorHandlerLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{
@@ -511,7 +512,7 @@ func TestContextOfErrorHandlerLosesNothing(t *testing.T) {
 	})
 }
 
-// While the body is streamed to the client, the client's end is noticed by the context as well.
+// The context also ends if the client disconnects while the handler streams to it.
 func TestContextWhileStreaming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 1)
@@ -536,9 +537,9 @@ func TestContextWhileStreaming(t *testing.T) {
 	})
 }
 
-// Over a socket the end of a client comes as a FIN or as a reset. If a FIN comes within the first 20 ms of the watch, the watch takes it
-// for one that came with the request. The test can't see when the watch begins, so the client waits longer each time, until the server
-// notices its end.
+// Over a socket, a client disconnects with a FIN or a reset. If a FIN arrives within the first 20 ms of the watch, the watch treats it like a
+// FIN that came with the request. The test can't observe when the watch begins, so the client waits longer in each round, until the server
+// notices that it has disconnected.
 func TestContextEndsOverASocket(t *testing.T) {
 	causes, running, giveUp := make(chan error, 1), make(chan bool, 1), make(chan bool)
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -583,8 +584,8 @@ func TestContextEndsOverASocket(t *testing.T) {
 	}
 }
 
-// A client that was gone before the handler asked for the context is noticed, although only the first call that looks at the socket sees
-// the reset.
+// The context ends even if the client has reset the connection before the handler called Context, although the kernel reports the reset to
+// only one call.
 func TestContextAfterAReset(t *testing.T) {
 	running, left, causes := make(chan bool, 1), make(chan bool), make(chan error, 1)
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -593,7 +594,7 @@ func TestContextAfterAReset(t *testing.T) {
 		ctx := c.Context()
 		select {
 		case <-ctx.Done():
-		case <-time.After(4 * time.Second): // after a half-close the context would end after 5 seconds
+		case <-time.After(4 * time.Second): // only less than 5 seconds, since the context would then end after a half-close, too
 		}
 		causes <- context.Cause(ctx)
 		return nil
@@ -611,8 +612,8 @@ func TestContextAfterAReset(t *testing.T) {
 	}
 }
 
-// The wake-up that ends a watch must not break the state of a TLS connection. Requests follow one another, some cut in the middle of a
-// record, and each handler's client is watched.
+// When a handler returns, the server wakes the watch's Read, which must not break the state of a TLS connection. The client sends one request
+// after the other, some cut in the middle of a record, and each handler watches for the client's end.
 func TestContextTLS(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
@@ -649,7 +650,7 @@ func TestContextTLS(t *testing.T) {
 		}
 	}
 	c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
-	client.NetConn().(*net.TCPConn).SetLinger(0) // a reset, which counts as a client's end at any time
+	client.NetConn().(*net.TCPConn).SetLinger(0) // the server takes a reset for the client's end at any time
 	client.NetConn().Close()
 	if cause := filotest.Recv(t, causes, "the handler"); !errors.Is(cause, filo.ErrClientGone) {
 		t.Errorf("cause %v, want ErrClientGone", cause)
@@ -671,8 +672,8 @@ func TestContextDeadlineInThePast(t *testing.T) {
 	}
 }
 
-// Every context that is asked for after middleware has added values has these values; the last value of a key counts. Each context ends
-// when the client leaves.
+// After middleware has added values, each later call of Context returns a context with these values. If a key was set twice, the last value
+// counts. Each context ends when the client disconnects.
 func TestContextOfMiddleware(t *testing.T) {
 	type key string
 	with := func(c *filo.Ctx, name, value string) {
@@ -691,7 +692,7 @@ func TestContextOfMiddleware(t *testing.T) {
 			first := c.Context()
 			child, cancel := context.WithCancel(first)
 			defer cancel()
-			with(c, "c", "3") // once the client is watched
+			with(c, "c", "3") // added when the client is already being watched
 			with(c, "a", "4")
 			last := c.Context()
 			if err := c.Go(func(ctx context.Context) { task <- value(ctx, "a") + value(ctx, "b") }); err != nil {
@@ -708,7 +709,7 @@ func TestContextOfMiddleware(t *testing.T) {
 		}}
 	}, func(t *testing.T, h *filotest.Host) {
 		c := h.Connect(t)
-		c.Send(t, filotest.GetRequest+filotest.GetRequest) // nothing is left for the next request
+		c.Send(t, filotest.GetRequest+filotest.GetRequest) // the first request's values must not be visible to the second request
 		for range 2 {
 			if m := c.Receive(t, "GET"); m.Body != "12 423" {
 				t.Errorf("got %q", m.Body)
@@ -719,7 +720,7 @@ func TestContextOfMiddleware(t *testing.T) {
 		}
 		c.Send(t, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
 		filotest.Recv(t, task, "the task")
-		time.Sleep(50 * time.Millisecond) // an earlier end would count as one that came with the request
+		time.Sleep(50 * time.Millisecond) // after less time, the server would assume that the half-close came with the request
 		c.Close()
 		if got, want := filotest.Recv(t, task, "the contexts to end"), filo.ErrClientGone.Error(); got != want+want {
 			t.Errorf("they ended with %q", got)
@@ -807,7 +808,8 @@ func TestConnContext(t *testing.T) {
 
 type answerKey struct{}
 
-// With a ConnContext, too, the server's end ends the contexts. A ConnContext that returns nil is a mistake, which the log names.
+// If there is a ConnContext, the end of the server also ends the contexts. A ConnContext that returns nil is a mistake of the program, which
+// the server logs.
 func TestConnContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 1)

@@ -46,7 +46,7 @@ func contextHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, di
 	}
 }
 
-// resetByClient ends a connection by a reset. After an end of the sending side the context would last for halfCloseGrace.
+// resetByClient ends a connection with a TCP reset. After a half-close, the context would last for halfCloseGrace.
 func resetByClient(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -55,7 +55,7 @@ func resetByClient(c net.Conn) {
 	c.Close()
 }
 
-// "Any goroutine may use it": here another goroutine than the handler's is the first to ask, and learns that the client leaves.
+// "Any goroutine may use it": here, not the handler's goroutine but another one is the first to call Done, and learns that the client disconnects.
 func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 	running, causes := make(chan bool, 1), make(chan error, 1)
 	contextHosts(t, func(c *filo.Ctx) error {
@@ -85,8 +85,8 @@ func TestContextFirstAskedByAnotherGoroutine(t *testing.T) {
 	})
 }
 
-// Other goroutines ask for the end of a context at any time: beside a handler that reads, writes, or takes its connection over, and
-// when it has returned. Each context ends, and the connection loses nothing.
+// Other goroutines call Done at any time: while the handler reads, writes or takes its connection over, and after it has returned. Each
+// context ends, and the connection loses no bytes.
 func TestContextAskedAtAnyTime(t *testing.T) {
 	const requests = 60
 	var askers sync.WaitGroup
@@ -181,7 +181,7 @@ func TestContextAskedAtAnyTime(t *testing.T) {
 	askers.Wait()
 }
 
-// If a handler sets a deadline after middleware has added values, the deadline counts, unless a goroutine already waits for the context.
+// If a handler sets a deadline after middleware has added values, the deadline applies to the context, unless a goroutine already waits for it.
 func TestContextDeadlineSetLater(t *testing.T) {
 	answerRequest(t, func(c *filo.Ctx) error {
 		ctx := context.WithValue(c.Context(), answerKey{}, 1)
@@ -211,7 +211,7 @@ func TestContextDeadlineSetLater(t *testing.T) {
 	}, filotest.GetRequest)
 }
 
-// A client that leaves after the time-out's answer doesn't change the context's cause, whether Done was first called before or after
+// If the client disconnects after the time-out's answer, the context's cause stays the same, whether Done was first called before or after
 // SetTimeout.
 func TestContextEndsByTheTimeout(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
@@ -242,7 +242,7 @@ func TestContextEndsByTheTimeout(t *testing.T) {
 	}
 }
 
-// A context whose end came before anybody asked for it is done at the first look.
+// If the request or its parent context has ended before the first use of a context, the context is already done.
 func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 	errOver := errors.New("over")
 	over, cancel := context.WithCancelCause(context.WithValue(context.Background(), answerKey{}, "value"))
@@ -279,7 +279,7 @@ func TestContextEndedBeforeItIsAskedFor(t *testing.T) {
 	}
 }
 
-// A failed write shows that the client is gone, also to a context that is only asked for afterwards.
+// A failed write shows that the client has disconnected, so a context whose Done is called only afterwards is done, too.
 func TestContextOfALostClientIsAskedLate(t *testing.T) {
 	causes, left := make(chan error, 1), make(chan bool)
 	contextHosts(t, func(c *filo.Ctx) error {
@@ -301,7 +301,7 @@ func TestContextOfALostClientIsAskedLate(t *testing.T) {
 	})
 }
 
-// If a handler ends its goroutine after it has given its connection away, its context ends all the same.
+// If a handler ends its goroutine after it has parked or hijacked its connection, its context ends nevertheless.
 func TestContextEndsWithTheGoroutineOfATaker(t *testing.T) {
 	kept := make(chan context.Context, 1)
 	contextHosts(t, func(c *filo.Ctx) error {

@@ -17,15 +17,15 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// leaving is a client that leaves while its handler waits for the context to be done.
+// leaving is a client that disconnects while its handler waits for the end of the context.
 type leaving struct {
 	name, request string
 	handler       func(c *filo.Ctx) context.Context // the default is Ctx.Context
-	then          func(c *filo.Ctx)                 // what the handler does when the client has left
-	atOnce        bool                              // the client doesn't wait until the handler has the context
+	then          func(c *filo.Ctx)                 // called by the handler after the client has disconnected
+	atOnce        bool                              // the client disconnects without waiting until the handler has the context
 }
 
-// leavings are the ways in which a client leaves. Some of them look the same as the half-close of a client that waits for its answer.
+// leavings returns the ways in which a client disconnects. Some look like the half-close of a client that waits for its answer.
 func leavings() []leaving {
 	const get, post = "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", "POST /%d HTTP/1.1\r\nHost: a\r\n"
 	readBody := func(c *filo.Ctx) { c.Body() }
@@ -66,7 +66,7 @@ func leavings() []leaving {
 	}
 }
 
-// leavingHost is a server with the handlers of leavings: "/1" is the path of the second.
+// leavingHost is a server with the handlers of leavings. The path is the index of the handler: "/1" is the second one.
 type leavingHost struct {
 	driver           filo.Driver
 	network, address string
@@ -103,14 +103,14 @@ func newLeavingHost(t *testing.T, driver filo.Driver, network string) *leavingHo
 func (h *leavingHost) handle(c *filo.Ctx) error {
 	i, err := strconv.Atoi(c.Path()[1:])
 	if err != nil {
-		return c.NoContent() // a request that follows
+		return c.NoContent() // a request after that of the disconnecting client
 	}
 	ask := h.leavings[i].handler
 	if ask == nil {
 		ask = (*filo.Ctx).Context
 	}
 	ctx := ask(c)
-	ctx.Done() // from here on the client is watched
+	ctx.Done() // from here on, the server watches for the client's end
 	h.asked[i] <- true
 	if then := h.leavings[i].then; then != nil {
 		<-h.left[i]
@@ -124,7 +124,7 @@ func (h *leavingHost) handle(c *filo.Ctx) error {
 	return nil
 }
 
-// leave makes a client leave, by a reset or not.
+// leave runs a client that disconnects, with a TCP reset if reset is true.
 func (h *leavingHost) leave(t *testing.T, i int, reset bool) {
 	l := h.leavings[i]
 	network := h.network
@@ -158,10 +158,10 @@ func (h *leavingHost) leave(t *testing.T, i int, reset bool) {
 	}
 }
 
-// No handler waits for ever for a client that has left.
+// A handler never waits for ever for a client that has disconnected.
 func TestContextOfAClientThatLeaves(t *testing.T) {
 	t.Parallel()
-	var clients sync.WaitGroup // all at once, since some take seconds
+	var clients sync.WaitGroup // concurrently, since some take seconds
 	for _, driver := range []filo.Driver{filo.DriverBlocking, filo.DriverAuto} {
 		for _, network := range []string{"tcp", "unix", "tls"} {
 			h := newLeavingHost(t, driver, network)

@@ -26,12 +26,12 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerWire turns a text in Go's line ends into what goes over the wire: "\n" is CRLF, "␊" a lone LF.
+// answerWire returns the bytes on the wire for a text of the tests: it replaces "\n" with CRLF, and "␊" with a lone LF.
 func answerWire(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\r\n"), "␊", "\n")
 }
 
-// answerUndated replaces the server's dates, which must be valid ones, by "Date: D".
+// answerUndated replaces each Date of the server with "Date: D", after it has checked that the date is valid.
 func answerUndated(t *testing.T, wire string) string {
 	t.Helper()
 	var out strings.Builder
@@ -48,7 +48,8 @@ func answerUndated(t *testing.T, wire string) string {
 	return out.String()
 }
 
-// answerLog keeps log records for tests, but not those that are only due to the driver under test, and none about the server's own life.
+// answerLog collects log records. It omits records that the server logs only because of the driver under test, and those about the server's
+// start and end.
 type answerLog struct {
 	mu      sync.Mutex
 	records []string // guarded by mu
@@ -86,10 +87,10 @@ func (l *answerLog) all() []string {
 // answerGoexit ends the handler's goroutine, as FailNow of a test does.
 func answerGoexit() { runtime.Goexit() }
 
-// answerRef is a body that is given away: it must never be changed.
+// answerRef is a body that the answer uses without a copy. The server must never change it.
 var answerRef = []byte("given away")
 
-// Whole exchanges, byte by byte. Requests and answers are written with "\n" for CRLF and "␊" for a lone LF.
+// answerExchanges are complete exchanges, compared byte by byte. In requests and answers, "\n" stands for CRLF and "␊" for a lone LF.
 var answerExchanges = []struct {
 	name, rule string
 	handler    filo.Handler
@@ -384,7 +385,7 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// RFC 9112, section 4: each status has its line.
+// RFC 9112, section 4: the status line has the status code and its reason phrase.
 func TestStatusLines(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		status, err := strconv.Atoi(c.Path()[1:])
@@ -406,7 +407,7 @@ func TestStatusLines(t *testing.T) {
 	}
 }
 
-// A status that can't be sent is logged with the route whose handler has set it.
+// If a handler sets a status that can't be sent, the server logs it with the route.
 func TestWrongStatusIsLogged(t *testing.T) {
 	for _, status := range []int{0, 99, 150, 600, 1000} {
 		log := &filotest.Log{}
@@ -422,7 +423,7 @@ func TestWrongStatusIsLogged(t *testing.T) {
 	}
 }
 
-// Name is the value of the Server field, also of the server's own answers. With "-" no Server field is sent.
+// Name is the value of the Server field, even in the server's own answers. If it is "-", the server sends no Server field.
 func TestServerName(t *testing.T) {
 	for name, want := range map[string]string{"": "filo", "mine/1.0 (x)": "mine/1.0 (x)", "-": "", "two\r\nX-Lines: 1": "two  X-Lines: 1"} {
 		h := filotest.ServeMemory(t, &filo.Server{Name: name, Handler: func(c *filo.Ctx) error { return nil }})
@@ -435,7 +436,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// The Date of an answer is the current one (RFC 9110, section 6.6.1), also after the server has rested.
+// The Date of an answer is current (RFC 9110, section 6.6.1), even after the server has been idle.
 func TestDateIsCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error { return nil })
@@ -453,7 +454,7 @@ func TestDateIsCurrent(t *testing.T) {
 	})
 }
 
-// Pipelined requests are answered in order, whatever they are and however they are cut (RFC 9112, section 9.3.2).
+// Pipelined requests of all kinds are answered in order, wherever the client's writes are cut (RFC 9112, section 9.3.2).
 func TestPipelining(t *testing.T) {
 	const count = 400
 	var all strings.Builder
@@ -512,7 +513,7 @@ func TestPipelining(t *testing.T) {
 	}
 }
 
-// Large bodies of every kind arrive whole, and the connection goes on behind them.
+// Large bodies of every kind arrive complete, and the connection can be used again.
 func TestLargeAnswers(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 80_000)
 	for name, answer := range map[string]filo.Handler{
@@ -603,7 +604,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// The handler's Content-Type stays, and its status.
+// File keeps the Content-Type and the status that the handler has set.
 func TestFileWithItsOwnType(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
@@ -619,7 +620,7 @@ func TestFileWithItsOwnType(t *testing.T) {
 	}
 }
 
-// A file that may not be read is a 403.
+// If the process has no permission to read a file, the answer is a 403.
 func TestFileForbidden(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	if err := os.WriteFile(path, []byte("x"), 0); err != nil {
@@ -634,15 +635,14 @@ func TestFileForbidden(t *testing.T) {
 	}
 }
 
-// A file that becomes shorter while it is sent can't be sent whole: the answer is broken off, by sendfile and by
-// copying alike.
+// If a file is truncated while it is sent, the server aborts the answer, whether it uses sendfile or copies.
 func TestFileShrinks(t *testing.T) {
 	for _, size := range []int64{20_000, 4 << 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			filotest.EachHost(t, func() *filo.Server {
 				path := filepath.Join(t.TempDir(), "f.txt")
 				return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
-					// Sparse: it takes no space.
+					// The file is sparse, so it takes no space.
 					if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, size)); err != nil {
 						return err
 					}
@@ -663,7 +663,7 @@ func TestFileShrinks(t *testing.T) {
 	}
 }
 
-// If a client leaves while a file is sent to it, this is no error of the server's, and the file is closed.
+// If a client disconnects while the server sends a file, the server logs no error, and closes the file.
 func TestFileToAClientThatIsGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.txt")
 	if err := errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 1<<30)); err != nil {

@@ -15,7 +15,7 @@ import (
 
 type userKey struct{}
 
-// Values that are stored for a request are gone with the request, and so are its parameters, its route and its context.
+// A request's values, parameters, route and context aren't visible to the next request.
 func TestValuesEndWithTheirRequest(t *testing.T) {
 	number := filo.NewKey[int]("number")
 	same := filo.NewKey[int]("number")
@@ -84,7 +84,7 @@ func TestLogger(t *testing.T) {
 		return nil
 	}})
 	c := s.Dial(t)
-	for _, path := range []string{"/a", "/b"} { // the second request has no attributes of the first
+	for _, path := range []string{"/a", "/b"} { // the second request must not have the attributes of the first
 		c.Get(path)
 		c.Want(200, "", false)
 	}
@@ -100,8 +100,8 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// The router renders a handler's error inside of the middleware, so status, fields and body are final when next returns. The error is
-// returned nevertheless, and the server renders only errors that weren't rendered.
+// The router renders a handler's error before middleware gets control again, so status, fields and body are final when next returns. It also
+// returns the error. The server renders an error only if nobody has rendered it before.
 func TestRenderError(t *testing.T) {
 	wrong := errors.New("no such record")
 	for name, test := range map[string]struct {
@@ -148,8 +148,8 @@ func TestRenderError(t *testing.T) {
 	}
 }
 
-// ErrAbort, and an error that comes after the head was sent, can't be rendered. The server logs such an error once, however many
-// middlewares have tried to render it.
+// ErrAbort can't be rendered, and neither can an error that occurs after the head has been sent. The server logs the latter once, however
+// many middlewares have tried to render it.
 func TestRenderErrorTooLate(t *testing.T) {
 	log := &answerLog{}
 	s := filotest.Serve(t, &filo.Server{Logger: log.logger(), Handler: func(c *filo.Ctx) error {

@@ -49,7 +49,7 @@ func TestSetReadDeadline(t *testing.T) {
 	}
 }
 
-// A deadline in the year 9999 doesn't pass today.
+// A deadline in the year 9999 must not overflow, and so expire at once.
 func TestFarDeadlines(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		far, wakes := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), make(chan filo.Wake, 100)
@@ -78,7 +78,7 @@ func TestFarDeadlines(t *testing.T) {
 		client.Send(string(make([]byte, 100000)))
 		client.Want(200, "100000", false)
 		client.Get("/park")
-		time.Sleep(100 * time.Millisecond) // for a sweep or more, each 10 ms
+		time.Sleep(100 * time.Millisecond) // enough for several sweeps, which run every 10 ms
 		client.Send("x")
 		client.Want(200, "", true)
 		if why := filotest.Recv(t, wakes, "the function to be called"); why != filo.WakeData {
@@ -87,7 +87,7 @@ func TestFarDeadlines(t *testing.T) {
 	})
 }
 
-// A client that reads nothing holds up a handler that streams only until the handler's deadline.
+// If a client doesn't read, the write deadline ends the wait of a handler that streams.
 func TestSetWriteDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, time.Millisecond} {
 		filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
@@ -126,7 +126,7 @@ func TestWriteDeadlineOfTheHandlerAlone(t *testing.T) {
 	}
 }
 
-// A deadline in the distant past counts as one that has passed.
+// A deadline in the distant past counts as expired.
 func TestWriteDeadlineLongPast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(file, make([]byte, 16<<20), 0o600); err != nil {
@@ -161,7 +161,7 @@ func TestWriteDeadlineLongPast(t *testing.T) {
 	}
 }
 
-// The deadlines of one request aren't the next one's, and a connection that was taken over has its own.
+// A request's deadlines don't apply to the next request, nor to a connection that a handler has taken over.
 func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

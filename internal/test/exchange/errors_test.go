@@ -22,7 +22,7 @@ import (
 
 var errAnswerSecret = errors.New("secret: password=hunter2")
 
-// A handler's error is answered with its status; what isn't meant for the client doesn't reach it.
+// The answer has the status of the handler's error. Text that isn't meant for the client isn't sent.
 func TestErrorStatus(t *testing.T) {
 	for _, test := range []struct {
 		rule string
@@ -66,7 +66,7 @@ func TestErrorStatus(t *testing.T) {
 	}
 }
 
-// Values of test.err for a handler that panics.
+// In a test's err, these types make the handler panic.
 type (
 	errAnswerPanic      string
 	errAnswerPanicError struct{ error }
@@ -102,7 +102,7 @@ func TestErrorKeepsFields(t *testing.T) {
 	}
 }
 
-// RFC 9457, section 3: problem details for clients that prefer JSON. RFC 9110, section 12.5.1: which clients prefer it.
+// RFC 9457, section 3: a client that prefers JSON gets problem details. RFC 9110, section 12.5.1, says which clients prefer JSON.
 func TestErrorByAccept(t *testing.T) {
 	for _, test := range []struct {
 		accept string
@@ -156,7 +156,7 @@ func TestErrorWithoutPreference(t *testing.T) {
 	const axios = "Accept: application/json, text/plain, */*"
 	for _, test := range []struct {
 		name, fields   string
-		json, problems bool // by DefaultErrorHandler, and by ProblemErrorHandler
+		json, problems bool // with DefaultErrorHandler, and with ProblemErrorHandler
 	}{
 		{"no Accept", "", false, true},
 		{"*/*", "Accept: */*", false, true},
@@ -191,7 +191,7 @@ func TestErrorWithoutPreference(t *testing.T) {
 	}
 }
 
-// If the answer was going to be JSON, the error is sent in JSON, which the client can read.
+// If the handler has set a JSON Content-Type, the error is sent as JSON, because the client evidently reads JSON.
 func TestErrorOfJSONAnswer(t *testing.T) {
 	for accept, want := range map[string]string{"*/*": "application/problem+json", "text/plain": "text/plain; charset=utf-8"} {
 		h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -206,7 +206,7 @@ func TestErrorOfJSONAnswer(t *testing.T) {
 	}
 }
 
-// An HTTPError whose status isn't that of an error is a 500, and the log says why.
+// If the status of an HTTPError isn't an error status, the answer is a 500, and the log gives the reason.
 func TestHTTPErrorWithoutErrorStatus(t *testing.T) {
 	for _, status := range []int{0, 200, 302, 600} {
 		log := &answerLog{}
@@ -220,7 +220,7 @@ func TestHTTPErrorWithoutErrorStatus(t *testing.T) {
 	}
 }
 
-// RFC 9457, section 3.1 and 3.2: the members.
+// RFC 9457, sections 3.1 and 3.2, define the members of problem details.
 func TestProblemDetails(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -240,7 +240,7 @@ func TestProblemDetails(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", test.name, m.Body, test.want)
 		}
 	}
-	// Extensions that can't be encoded don't prevent an answer.
+	// If extensions can't be encoded, the error is sent as text.
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		return &filo.HTTPError{Status: 403, Detail: "d", Extensions: map[string]any{"f": func() {}}}
 	}, "GET / HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n")
@@ -267,7 +267,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// An ErrorHandler has the whole Ctx: whatever it answers with is the answer.
+// An ErrorHandler may use the whole Ctx, and the server sends whatever answer it makes.
 func TestErrorHandler(t *testing.T) {
 	long := strings.Repeat("0123456789", 2000)
 	for _, test := range []struct {
@@ -292,7 +292,7 @@ func TestErrorHandler(t *testing.T) {
 			"stream not sent": func(c *filo.Ctx) error { c.Stream().WriteString("dropped"); return errAnswerSecret },
 		} {
 			if test.name == "nothing" && name == "stream not sent" {
-				continue // no document says what this answers
+				continue // the result isn't documented
 			}
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				var got error
@@ -301,7 +301,7 @@ func TestErrorHandler(t *testing.T) {
 					test.answer(c)
 				}})
 				c := h.Connect(t)
-				for range 2 { // the connection goes on
+				for range 2 { // the connection stays usable
 					c.Send(t, filotest.GetRequest)
 					m := c.Receive(t, "GET")
 					if answer := fmt.Sprint(m.Status, " ", m.Body); answer != test.want {
@@ -320,7 +320,7 @@ func TestErrorHandler(t *testing.T) {
 	}
 }
 
-// If an ErrorHandler fails after the head was sent, the answer is broken off, without a second head in it.
+// If an ErrorHandler panics after the head was sent, the server aborts the answer without sending a second head.
 func TestErrorHandlerPanicsAfterItsHead(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error { return errAnswerSecret },
 		ErrorHandler: func(c *filo.Ctx, err error) {
@@ -366,8 +366,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// A panic is answered with 500, and logged with its stack. It never ends the process: the worker, its connection and the others go on. If a
-// handler ends its goroutine by Goexit, the answer is a 500, and the connection closes.
+// After a panic, the server answers with 500, logs the panic with its stack, and continues to use the worker and the connection. If a handler
+// ends its goroutine with Goexit, the server answers with 500, and closes the connection.
 func TestPanicsAndGoexit(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -434,8 +434,8 @@ func TestPanicsAndGoexit(t *testing.T) {
 	}
 }
 
-// After the answer to a Goexit, the bytes that the client has already sent don't turn the close into a reset, which would destroy the
-// answer.
+// After a Goexit, the server reads the bytes that the client has already sent before it closes the connection. Otherwise the kernel would
+// send a reset, which could destroy the answer.
 func TestGoexitWithABodyOnItsWay(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: func(c *filo.Ctx) error { answerGoexit(); return nil }})
 	for range 10 {
@@ -451,7 +451,7 @@ func TestGoexitWithABodyOnItsWay(t *testing.T) {
 	}
 }
 
-// The server's own failures are always logged, clients' mistakes only with LogAllErrors, and nothing is logged twice.
+// The server always logs its own failures. It logs clients' mistakes only with LogAllErrors. It logs nothing twice.
 func TestErrorsLogged(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -475,8 +475,7 @@ func TestErrorsLogged(t *testing.T) {
 	}
 }
 
-// An ErrorHandler knows the errors of its program: an error that it answers with 404 is no failure of the server's, and an error that it
-// answers with 503 is one.
+// The status that an ErrorHandler chooses decides whether an error is the server's failure: a 404 isn't logged, and a 503 is.
 func TestErrorsLoggedByTheirAnswer(t *testing.T) {
 	for _, test := range []struct {
 		err    error
@@ -502,7 +501,7 @@ func TestErrorsLoggedByTheirAnswer(t *testing.T) {
 	}
 }
 
-// A client that leaves is no failure of the server's, in whatever form the handler returns this error.
+// If the client has disconnected, the error isn't a failure of the server, in whatever form the handler returns it.
 func TestErrorsOfAClientThatIsGone(t *testing.T) {
 	const body = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nbegun"
 	wait := func(c *filo.Ctx) context.Context {
@@ -551,8 +550,8 @@ func TestErrorsOfAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// The caching fields that a handler set for its intended answer aren't sent with a failure, but Content-Range with the whole length is. A
-// directive that forbids caches to keep the answer stays in substance: a failure may be meant for one client only.
+// A failure isn't sent with the caching fields that the handler has set for its intended answer, but Content-Range with the complete length
+// stays. If a directive forbids caching, the failure also forbids it, because a failure may be meant for one client only.
 func TestErrorKeepsNoPromises(t *testing.T) {
 	for _, test := range []struct {
 		status      int
@@ -577,7 +576,7 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 		{404, "Cache-Control", "no-cache", "no-cache"},
 		{404, "Cache-Control", "max-age=5", "no-store"},
 		{404, "X-Other", "max-age=5", ""},
-		// Fields for certain caches (RFC 9213), which those caches obey instead of Cache-Control.
+		// These are targeted fields (RFC 9213): the caches that they name obey them instead of Cache-Control.
 		{500, "CDN-Cache-Control", "max-age=60", "no-store"},
 		{404, "cdn-cache-control", "max-age=60\npublic", "no-store"},
 		{404, "CDN-Cache-Control", "no-store", "no-store"},
@@ -621,7 +620,7 @@ func TestErrorKeepsNoPromises(t *testing.T) {
 	}
 }
 
-// A browser doesn't take the answer to an error for a page or a script, since its text may come from the request.
+// X-Content-Type-Options keeps browsers from interpreting an error's text as a page or a script, because the text may contain parts of the request.
 func TestErrorNoSniff(t *testing.T) {
 	for _, accept := range []string{"*/*", "application/json"} {
 		for _, status := range []int{400, 404, 500} {
@@ -635,8 +634,8 @@ func TestErrorNoSniff(t *testing.T) {
 	}
 }
 
-// The form of an error depends on Accept, and caches may keep some errors without being told to (RFC 9110, section 15.1): so Vary says what
-// the answer depends on, once, in addition to what the handler has put there.
+// The format of an error depends on Accept, and caches may store some errors without explicit permission (RFC 9110, section 15.1). So the
+// server adds the fields on which the answer depends to the handler's Vary, without duplicates.
 func TestErrorsVary(t *testing.T) {
 	for _, test := range []struct {
 		why      string
@@ -673,7 +672,7 @@ func TestErrorsVary(t *testing.T) {
 	}
 }
 
-// A client's text in an error, or in the value of a handler's panic, makes no log record long.
+// If an error or the value of a panic contains a long text of a client, the log record is still short.
 func TestLoggedErrorsAreShort(t *testing.T) {
 	client := strings.Repeat("a\x00", 4<<10)
 	for name, handler := range map[string]filo.Handler{
@@ -699,7 +698,7 @@ func TestLoggedErrorsAreShort(t *testing.T) {
 		io.Copy(io.Discard, conn)
 		conn.Close()
 		server.Shutdown(context.Background())
-		filotest.Await(t, name+" in the log", func() bool { return strings.Contains(log.String(), "level=ERROR") }) // of the hijacker
+		filotest.Await(t, name+" in the log", func() bool { return strings.Contains(log.String(), "level=ERROR") }) // logged by the hijacker's goroutine
 		for line := range strings.Lines(log.String()) {
 			if line, _, _ = strings.Cut(line, " stack="); len(line) > 2<<10 {
 				t.Errorf("%s: a record takes %d bytes", name, len(line))

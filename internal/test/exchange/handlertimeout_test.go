@@ -79,7 +79,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 					<-answered
 					return late(t, c)
 				}})
-				// Requests that were pipelined before are answered first, and those behind get no answer.
+				// Pipelined requests before this one are answered first, and later ones get no answer.
 				client.Send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n")
 				client.Want(200, "quick", false)
 				client.Want(503, filotest.TimedOutBody, true)
@@ -95,7 +95,7 @@ func TestTimeoutAnswersForTheHandler(t *testing.T) {
 	}
 }
 
-// If a handler answers in time, or ends its time-out in time, only its own answer is sent, and the connection goes on.
+// If a handler answers in time, or cancels its time-out in time, the server sends only the handler's answer, and keeps the connection open.
 func TestTimeoutThatDoesNotCome(t *testing.T) {
 	for name, handler := range map[string]filo.Handler{
 		"an answer in time": func(c *filo.Ctx) error { c.SetTimeout(time.Hour, nil); return c.Text(200, "hi") },
@@ -135,7 +135,7 @@ func TestTimeoutThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// A stream that has begun in time goes on when the time is over, and so does the connection.
+// If a stream has begun before the time-out, it continues after the time-out, and the connection stays open.
 func TestTimeoutAfterTheHead(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		for limit, answered := 50*time.Millisecond, 0; answered < 3; limit *= 2 {
@@ -165,8 +165,8 @@ func TestTimeoutAfterTheHead(t *testing.T) {
 	})
 }
 
-// A handler learns from its context that the time is over, mostly before the timer has fired. The answer is the time-out's all the same,
-// and the handler's error isn't logged as the server's fault.
+// The context tells a handler that its time is over, usually before the time-out's timer has fired. The client still gets the time-out's
+// answer, and the handler's error isn't logged as the server's fault.
 func TestTimeoutByContext(t *testing.T) {
 	var log filotest.Log
 	for name, handler := range map[string]filo.Handler{
@@ -198,7 +198,7 @@ func TestTimeoutByContext(t *testing.T) {
 	}
 }
 
-// The end of the time also ends a context that was asked for before SetTimeout was called.
+// The time-out also ends a context that the handler has obtained before it called SetTimeout.
 func TestTimeoutEndsEarlierContext(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		ctx := armedContext(c)
@@ -215,7 +215,7 @@ func TestTimeoutEndsEarlierContext(t *testing.T) {
 	client.WantEOF()
 }
 
-// The time-out comes while the handler waits for a body, and ends the wait. Bytes of the body that arrive later aren't parsed as a request.
+// If the time-out expires while the handler waits for a body, it ends the wait. Bytes of the body that arrive later aren't parsed as a request.
 func TestTimeoutInBody(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		returned := make(chan error, 2)
@@ -230,7 +230,7 @@ func TestTimeoutInBody(t *testing.T) {
 		if err := filotest.Recv(t, returned, "the handler to return"); !errors.Is(err, filo.ErrHandlerTimeout) {
 			t.Errorf("the handler's read: %v", err)
 		}
-		io.WriteString(client, strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")]) // as far as the server still reads
+		io.WriteString(client, strings.Repeat(" HTTP/1.1\r\nHost: a\r\n\r\nGET /", 9000)[:100000-len("GET /")]) // the server may have closed the connection
 		client.WantEnd()
 		if len(returned) > 0 {
 			t.Error("another request was read")
@@ -238,7 +238,7 @@ func TestTimeoutInBody(t *testing.T) {
 	})
 }
 
-// A slow client that reads nothing of an interim answer doesn't delay the end of the context.
+// The time-out ends the context even while the handler waits for a client that doesn't read an interim answer.
 func TestTimeoutWhileClientIsSlow(t *testing.T) {
 	ended := make(chan struct{})
 	s := &filo.Server{WriteTimeout: -1, Handler: func(c *filo.Ctx) error {
@@ -260,7 +260,7 @@ func TestTimeoutWhileClientIsSlow(t *testing.T) {
 	s.Close()
 }
 
-// A client that waits for 100 (Continue) doesn't get it after the final answer.
+// After the time-out's answer, the server no longer sends the 100 (Continue) that the client has requested.
 func TestTimeoutBeforeContinue(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		answered, returned := make(chan struct{}), make(chan error, 1)
@@ -281,8 +281,8 @@ func TestTimeoutBeforeContinue(t *testing.T) {
 	})
 }
 
-// If the answer and the time-out come at the same time, the client gets one of them whole, and after a time-out's answer the server serves
-// no further request.
+// If the handler answers just as the time-out expires, the client gets exactly one of the two answers, complete. After a time-out's answer,
+// the server serves no further request on the connection.
 func TestTimeoutRaces(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		const clients, requests = 8, 100
@@ -303,7 +303,7 @@ func TestTimeoutRaces(t *testing.T) {
 			return c.Text(200, "in time")
 		}})
 		if first.Conn.LocalAddr().Network() != "tcp" {
-			return // there is only one connection
+			return // the test has only one connection
 		}
 		var all sync.WaitGroup
 		for i := range clients {
@@ -345,8 +345,8 @@ func TestTimeoutRaces(t *testing.T) {
 	})
 }
 
-// A time-out that is still set when a handler has returned doesn't affect the next request: one that the ErrorHandler sets has no effect,
-// and the connection goes on.
+// A time-out that is still set when the handler has returned doesn't affect the next request. A time-out that the ErrorHandler sets has no
+// effect, and the connection stays open.
 func TestTimeoutAfterTheHandler(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{
@@ -372,7 +372,7 @@ func TestTimeoutAfterTheHandler(t *testing.T) {
 	})
 }
 
-// A status that isn't an error's becomes 500, as elsewhere.
+// A status that isn't an error status becomes 500, as for other errors.
 func TestTimeoutStatus(t *testing.T) {
 	for _, status := range []int{-1, 0, 200, 600, 1 << 20} {
 		s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -391,8 +391,8 @@ func TestTimeoutStatus(t *testing.T) {
 	}
 }
 
-// "When that time is over, the request's context is done": also a context that was asked for before, and the context of a handler that
-// streams. An earlier deadline stays.
+// "When that time is over, the request's context is done": this also holds for a context that was obtained earlier, and for a handler that
+// streams. If the context has an earlier deadline, the deadline stays.
 func TestTimeoutAndContext(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
@@ -433,7 +433,7 @@ func TestTimeoutAndContext(t *testing.T) {
 	}
 }
 
-// A handler that enters its class late finds that its time is over.
+// If a handler's time is over when it enters its class, Enter returns an error.
 func TestTimeoutBeforeEnter(t *testing.T) {
 	var class class.Class
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -452,8 +452,8 @@ func TestTimeoutBeforeEnter(t *testing.T) {
 	}
 }
 
-// If a handler parks its connection just when its time is over, either it gets the connection or the time-out comes, and the client gets
-// one whole answer. (The race detector checks that the two don't touch the connection at once.)
+// If a handler parks its connection just as the time-out expires, exactly one of the two succeeds, and the client gets one complete answer.
+// (The race detector checks that they don't use the connection at the same time.)
 func TestTimeoutAgainstPark(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		for _, path := range []string{"/park", "/stream"} {
@@ -495,19 +495,19 @@ func TestTimeoutAgainstPark(t *testing.T) {
 	})
 }
 
-// panickyConn is a connection of the user's whose writes panic.
+// panickyConn is a user's net.Conn whose Write panics.
 type panickyConn struct{ net.Conn }
 
 func (panickyConn) Write([]byte) (int, error) { panic("a write") }
 
-// If a connection panics when earlier answers are written to it, only that connection is lost: the panic reaches the caller that serves it,
-// which isn't left waiting for a time-out's lock.
+// If a connection panics while the server writes earlier answers to it, only this connection is lost. The panic propagates to the caller of
+// ServeConn, which must not deadlock on the lock of a time-out.
 func TestEnterWithAWriteThatPanics(t *testing.T) {
 	var class class.Class
 	quick := filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })
 	s := &filo.Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/quick" {
-			return quick(c) // so that the answer waits for Enter
+			return quick(c) // a quick answer isn't sent at once, so Enter must send it
 		}
 		c.SetTimeout(time.Hour, nil)
 		return inside.Enter(c, &class)

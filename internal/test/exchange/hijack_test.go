@@ -18,14 +18,14 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// answerEcho speaks another protocol on a connection that was taken over: it echoes what comes until the end.
+// answerEcho uses a hijacked connection for another protocol: it echoes all bytes until the end.
 func answerEcho(conn net.Conn, buffered []byte) {
 	defer conn.Close()
 	conn.Write(buffered)
 	io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
 }
 
-// Hijack hands over all bytes that came after the head: an unread body, and anything after it.
+// Hijack returns all bytes that have arrived after the head: an unread body, and anything after it.
 func TestHijackBuffered(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
@@ -64,8 +64,7 @@ func TestHijackBuffered(t *testing.T) {
 	}
 }
 
-// A hijacked connection is a connection like any other: the one that was accepted, without deadlines, and it belongs to
-// the handler alone.
+// A hijacked connection is the accepted net.Conn without deadlines, and only the handler uses it.
 func TestHijackGivesTheConnection(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second // long enough for a request on a slow machine
@@ -90,12 +89,12 @@ func TestHijackGivesTheConnection(t *testing.T) {
 		stats := h.Config.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 	})
-	// The server's worker serves other connections now, and the server's time-outs don't apply to this one.
+	// The worker now serves other connections, and the server's time-outs don't apply to the hijacked one.
 	for range 3 {
 		other := h.Connect(t)
 		other.Send(t, filotest.GetRequest)
 		filotest.Recv(t, conns, "another handler").Close()
-		time.Sleep(limit / 2) // longer in all than the time-outs, which mustn't apply
+		time.Sleep(limit / 2) // in all, longer than the server's time-outs, which must not apply
 	}
 	for _, text := range []string{"one", "two"} {
 		c.Send(t, text)
@@ -148,7 +147,7 @@ func TestHijackAndShutdown(t *testing.T) {
 	}
 }
 
-// Under TLS the handler gets the *tls.Conn, and the bytes that the server has already read and decrypted.
+// Over TLS, the handler gets the *tls.Conn, and the bytes that the server has already decrypted.
 func TestHijackTLS(t *testing.T) {
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
@@ -161,7 +160,7 @@ func TestHijackTLS(t *testing.T) {
 		if c.TLS() == nil || c.Request.URI().Scheme() != "https" {
 			t.Errorf("TLS %v, scheme %s", c.TLS(), c.Request.URI().Scheme())
 		}
-		c.Context().Done() // the watch's wake-up mustn't cost the TLS state
+		c.Context().Done() // the end of the watch must not break the TLS state
 		conn, buffered, err := c.Hijack()
 		if _, ok := conn.(*tls.Conn); !ok || err != nil {
 			t.Errorf("got a %T, %v, want the *tls.Conn", conn, err)
@@ -255,7 +254,7 @@ func TestUpgradeRefused(t *testing.T) {
 			t.Errorf("%s: a 426 with %q, want Upgrade and its connection option", test.rule, m.Fields)
 		}
 	}
-	// Upgrade may list protocols, in upper or lower case, of which the server takes one.
+	// The Upgrade field may list several protocols, in upper or lower case. The server chooses one of them.
 	m := answerRequest(t, func(c *filo.Ctx) error {
 		conn, _, err := c.Upgrade("websocket")
 		if err == nil {
@@ -268,7 +267,7 @@ func TestUpgradeRefused(t *testing.T) {
 	}
 }
 
-// A method that a handler calls after it has taken the connection over returns an error that says so, and touches nothing.
+// After a handler has taken the connection over, other methods return an error that says so, and have no effect.
 func TestHijackTwice(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -305,14 +304,14 @@ func TestHijackTwice(t *testing.T) {
 		}}
 	}, func(t *testing.T, h *filotest.Host) {
 		c := h.Connect(t)
-		// The body is still to come: nothing may wait for it.
+		// The client doesn't send the body, and the server must not wait for it.
 		c.Send(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
 		c.WantEnd(t)
 	})
 }
 
-// An answer that is set after the connection was taken over isn't sent, and the log says so once. Other errors are most often those of a
-// client that has left: they are logged only with LogAllErrors.
+// An answer that a handler sets after it has taken the connection over isn't sent, and the server logs this once. Other errors are logged
+// only with LogAllErrors, because most are due to a client that has disconnected.
 func TestAnswerAfterTakingOver(t *testing.T) {
 	hijack := func(c *filo.Ctx) error {
 		conn, _, err := c.Hijack()
@@ -364,7 +363,7 @@ func TestAnswerAfterTakingOver(t *testing.T) {
 	}
 }
 
-// The reader of a body is closed "if it is an io.Closer", even if its bytes aren't sent.
+// The reader of a body is closed "if it is an io.Closer", even if the body isn't sent.
 func TestReaderIsClosedAfterTakingOver(t *testing.T) {
 	closed := make(chan bool, 1)
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -409,7 +408,8 @@ func TestHijackAfterTheHead(t *testing.T) {
 	}
 }
 
-// An ErrorHandler that is called once the handler has returned can't take the connection over: its answer is sent, and the next request served.
+// If an ErrorHandler is called after the handler has returned, it can't take the connection over. Its answer is sent, and the next request is
+// served.
 func TestErrorHandlerTakesNothingOver(t *testing.T) {
 	takeOver := map[string]func(c *filo.Ctx) error{
 		"Hijack":     func(c *filo.Ctx) error { _, _, err := c.Hijack(); return err },
@@ -451,7 +451,7 @@ func TestErrorHandlerTakesNothingOver(t *testing.T) {
 
 func nothingParked(*filo.ParkedConn, filo.Wake) error { return nil }
 
-// A stream that was begun and not sent is dropped by Hijack, as any response is.
+// Hijack drops a stream that hasn't been sent yet, like any other response.
 func TestHijackDropsTheResponse(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Text(200, "dropped")
@@ -468,7 +468,7 @@ func TestHijackDropsTheResponse(t *testing.T) {
 	}
 }
 
-// However the handler ends after Hijack, the connection is left alone.
+// However a handler ends after Hijack, the server doesn't touch the connection.
 func TestHijackAndTheHandlersEnd(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"nil":    func() error { return nil },
@@ -495,7 +495,7 @@ func TestHijackAndTheHandlersEnd(t *testing.T) {
 				c.Send(t, filotest.GetRequest)
 				conn := <-conns
 				synctest.Wait()
-				time.Sleep(5 * time.Minute) // longer than all time-outs
+				time.Sleep(5 * time.Minute) // longer than every time-out of the server
 				answerEchoOnce(t, conn, c)
 				if last := states[len(states)-1]; last != filo.StateHijacked {
 					t.Errorf("states %v, want hijacked at last", states)
@@ -519,7 +519,7 @@ func answerEchoOnce(t *testing.T, conn net.Conn, c *filotest.StrictClient) {
 	}
 }
 
-// Early hints go out in front of the final answer, byte by byte.
+// Early hints precede the final answer. The test compares all bytes.
 func TestEarlyHints(t *testing.T) {
 	handler := func(c *filo.Ctx) error {
 		h := &c.Response.Header
@@ -554,7 +554,7 @@ func TestEarlyHints(t *testing.T) {
 	}
 }
 
-// Early hints arrive while the handler works on.
+// Early hints are sent at once, while the handler still runs.
 func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 	next := make(chan bool)
 	filotest.EachHost(t, func() *filo.Server {
@@ -577,7 +577,7 @@ func TestEarlyHintsAreSentAtOnce(t *testing.T) {
 	})
 }
 
-// If no worker can take over the handler's loop, the handler can't take the connection over, and no 101 may have been sent.
+// If no worker is free to take over the loop from the handler's goroutine, Upgrade fails, and must not have sent a 101.
 func TestUpgradeWithoutAPlace(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -608,7 +608,7 @@ func TestUpgradeWithoutAPlace(t *testing.T) {
 			defer client.Close()
 			client.Send("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 			response, body := client.Answer()
-			// If a leader was away for so long that it has lost its loop, it has a place beyond the limit.
+			// A leader that has lost its loop because it ran for too long occupies a place beyond the limit, and may answer with 101.
 			if response.StatusCode == 101 && s.Stats().Retakes > retakes {
 				return false
 			}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// http2Requests returns the frames of as many requests as streams says, and the offsets of their streams' numbers. Their fields are the
-// same each time, since none enters the table of HPACK.
+// http2Requests returns the frames of this number of requests, and the offsets of the stream numbers in them. No field is added to HPACK's
+// table, so the frames can be sent again with other numbers.
 func http2Requests(streams int, method string, body []byte) (frames []byte, numbers []int) {
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
@@ -29,7 +29,7 @@ func http2Requests(streams int, method string, body []byte) (frames []byte, numb
 	}
 	var out bytes.Buffer
 	framer := http2.NewFramer(&out, nil)
-	const stream = 5 // where a frame has its number
+	const stream = 5 // the offset of the stream's number in a frame
 	for range streams {
 		numbers = append(numbers, out.Len()+stream)
 		framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: body == nil})
@@ -41,7 +41,7 @@ func http2Requests(streams int, method string, body []byte) (frames []byte, numb
 	return out.Bytes(), numbers
 }
 
-// A quick request allocates nothing, whether it comes alone or with others.
+// A quick request causes no allocation, whether it arrives alone or together with others.
 func TestHTTP2Allocations(t *testing.T) {
 	if filotest.Blocking() {
 		t.Skip("of the loop driver")
@@ -76,7 +76,8 @@ func TestHTTP2Allocations(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// On a slow machine a handler that is measured wouldn't be quick, and would run in other workers, whose buffers are others.
+			// The handler is inline: on a slow machine, the server might measure it as slow, and run it in other workers, whose buffers
+			// haven't grown yet.
 			_, dial := filotest.ServeRawHTTP2(t, &filo.Server{Handler: filo.Inline(test.handler)}, false)
 			c := dial(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 			c.Add(func(f *http2.Framer) { f.WriteWindowUpdate(0, 1<<30) }).Send()
@@ -115,10 +116,10 @@ func TestHTTP2Allocations(t *testing.T) {
 					}
 				}
 			}
-			for range 200 { // so that buffers and pools have grown
+			for range 200 { // let buffers and pools reach their final size
 				exchange()
 			}
-			// Another worker takes the connection over if a batch takes long, as may happen now and then on a busy machine.
+			// On a busy machine, a batch may take so long that another worker takes the connection over, so the measurement is repeated.
 			allocs := 1.0
 			for try := 0; try < 10 && allocs != 0; try++ {
 				allocs = testing.AllocsPerRun(500, exchange)

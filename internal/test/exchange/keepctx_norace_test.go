@@ -15,8 +15,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// A Ctx that is used after its handler has returned, when its connection has ended, panics with a sentence that says so, or does
-// nothing: no method runs into a nil pointer. Builds with the race detector have TestKeptCtxPanics.
+// If a Ctx is used after its handler has returned and its connection has ended, a method panics with a message that says so, or does nothing.
+// No method dereferences a nil pointer. TestKeptCtxPanics is the test for builds with the race detector.
 func TestKeptCtxSaysSo(t *testing.T) {
 	for name, serve := range map[string]func(testing.TB, *filo.Server) *filotest.Host{"memory": filotest.ServeMemory, "socket": filotest.ServeSocket} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestKeptCtxSaysSo(t *testing.T) {
 	}
 }
 
-// callAll calls all methods of a receiver with zero values, and returns how many panicked because it is used too late.
+// callAll calls all methods of a receiver with zero values, and returns how many have panicked because the receiver is used too late.
 func callAll(t *testing.T, receiver any) (said int) {
 	v := reflect.ValueOf(receiver)
 	for i := range v.NumMethod() {

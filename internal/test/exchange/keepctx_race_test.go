@@ -52,7 +52,7 @@ func TestKeptCtxPanics(t *testing.T) {
 			c.Send(t, "GET / HTTP/1.1\r\nHost: a\r\nConnection: "+end+"\r\n\r\n")
 			c.Receive(t, "GET")
 			if end == "close" {
-				c.WantEnd(t) // its Ctx is retired with the connection
+				c.WantEnd(t) // the server retires the Ctx when the connection ends
 			}
 			func() {
 				defer func() {
@@ -66,7 +66,7 @@ func TestKeptCtxPanics(t *testing.T) {
 	}
 }
 
-// A goroutine that a handler left behind also gets the panic if it uses the Ctx, and so does one that uses a body reader.
+// A goroutine that outlives its handler panics if it uses the Ctx or a body reader.
 func TestKeptBodyReaderPanics(t *testing.T) {
 	values := make(chan any, 1)
 	next := make(chan bool)
@@ -95,7 +95,7 @@ const (
 
 var answerKeptBody = strings.Repeat("x", 20_000)
 
-// answerBorrowed are all the ways to get a []byte of a request.
+// answerBorrowed lists all methods that return a []byte of a request.
 var answerBorrowed = []struct {
 	name, fields, body string
 	keep               func(c *filo.Ctx) []byte
@@ -159,7 +159,7 @@ func TestKeptSlicesAreOverwritten(t *testing.T) {
 				c := h.Connect(t)
 				c.Send(t, answerKeptHead+test.fields+"Connection: "+end+"\r\n\r\n"+test.body)
 				c.Receive(t, "POST")
-				// With keep-alive the request is over before its answer is sent, unless a body is still to be drained.
+				// With keep-alive, the request ends before its answer is sent, unless the server must still drain a body.
 				if end == "close" || strings.HasSuffix(test.name, "isn't read") {
 					c.CloseWrite()
 					c.WantEnd(t)
@@ -176,7 +176,7 @@ func TestKeptSlicesAreOverwritten(t *testing.T) {
 	}
 }
 
-// Strings belong to the handler, and don't change.
+// Strings that a request's methods return don't change after the request.
 func TestKeptStringsStay(t *testing.T) {
 	const head = "POST /a%20b/c?q=value&e=val%75e HTTP/1.1\r\nHost: host.example\r\nX-Field: field-value\r\nCookie: c=cookie\r\n" +
 		"Content-Type: text/x\r\nContent-Length: 4\r\n\r\nbody"

@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Code that has only a context logs with the attributes of its request, each of them once, also after the request.
+// Code that has only a context logs with the attributes of its request, each of them once, even after the request has ended.
 func TestLogHandler(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(filo.LogHandler(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -30,7 +30,7 @@ func TestLogHandler(t *testing.T) {
 	r := router.New()
 	r.Use(middleware.RequestID(middleware.RequestIDOptions{Generate: func() string { return "id-1" }}), func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			// Other middleware may derive a context before all attributes are known.
+			// Other middleware may derive a context before all attributes have been added.
 			c.SetContext(context.WithValue(c.Context(), key{}, 1))
 			c.AddLogAttributes(func(_ *filo.Ctx, attributes []slog.Attr) []slog.Attr { return append(attributes, slog.Int("user", 7)) })
 			return next(c)
@@ -65,7 +65,7 @@ func TestLogHandler(t *testing.T) {
 	}
 }
 
-// The request's own Logger has the attributes already.
+// Ctx.Logger already adds the attributes, so LogHandler must not add them again.
 func TestLogHandlerOfServer(t *testing.T) {
 	var text bytes.Buffer
 	r := router.New()

@@ -17,13 +17,13 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// jsonError is an error of a library that has a form in JSON for clients.
+// jsonError is an error type, as in some libraries, whose MarshalJSON returns text for clients.
 type jsonError struct{ cause string }
 
 func (e jsonError) Error() string                { return e.cause }
 func (e jsonError) MarshalJSON() ([]byte, error) { return json.Marshal("no details") }
 
-// A JSON log names the cause of a failure, as a text log does, and clients don't see the cause.
+// A log in JSON contains the cause of a failure, as a text log does. Clients don't see the cause.
 func TestLogOfCause(t *testing.T) {
 	const cause = `pq: relation "users" doesn't exist`
 	withCause := &filo.HTTPError{Status: 503, Detail: "try later", Title: "Busy", Extensions: map[string]any{"retry": 5}, Err: errors.New(cause)}
@@ -52,7 +52,7 @@ func TestLogOfCause(t *testing.T) {
 	}
 }
 
-// The other records that have an error, of refused requests, panics and connections that were taken over, say the same in JSON as in text.
+// Other records with an error, about refused requests, panics and hijacked connections, have the same text in JSON as in a text log.
 func TestLogOfErrors(t *testing.T) {
 	records, logger := logtest.New(t)
 	cause := &filo.HTTPError{Status: 502, Err: jsonError{"the cause"}}
@@ -76,11 +76,11 @@ func TestLogOfErrors(t *testing.T) {
 	}
 	for _, want := range []string{`"panic in handler","value":"502 Bad Gateway: the cause"`, `taken the connection over","error":"502 Bad Gateway: the cause"`,
 		`"the program's own","error":"502 Bad Gateway: the cause"`, `"request refused","error":"400 Bad Request: `} {
-		filotest.Await(t, "a record with "+want, func() bool { return len(records.Lines(want)) == 1 }) // one comes behind the connection's end
+		filotest.Await(t, "a record with "+want, func() bool { return len(records.Lines(want)) == 1 }) // one record is logged only after the connection's end
 	}
 }
 
-// The records of a server's life give durations with their units, in JSON, too.
+// The records about a server's start and end have durations with units, even in JSON.
 func TestLogOfDurations(t *testing.T) {
 	records, logger := logtest.New(t)
 	s := filotest.Serve(t, &filo.Server{Handler: filotest.NewGate().Handle, Logger: logger, ReadTimeout: time.Minute, IdleTimeout: 1500 * time.Millisecond},
@@ -97,7 +97,7 @@ func TestLogOfDurations(t *testing.T) {
 	}
 }
 
-// A log handler that asks for the value gets the text of Error.
+// LogValue of an HTTPError returns the text of Error.
 func TestHTTPErrorLogValue(t *testing.T) {
 	err := &filo.HTTPError{Status: 404, Detail: "no such user", Err: errors.New("sql: no rows")}
 	if value := slog.AnyValue(err).Resolve(); value.Kind() != slog.KindString || value.String() != err.Error() {

@@ -15,10 +15,10 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// slowFileSize is more than the sockets buffer for a client that doesn't read.
+// slowFileSize is larger than the socket buffers of a client that doesn't read.
 const slowFileSize = 24 << 20
 
-// slowFile is a body that is a file, and counts how often it is closed.
+// slowFile is a body of a file that counts how often it is closed.
 type slowFile struct {
 	*io.SectionReader
 	closed *atomic.Int32
@@ -35,13 +35,13 @@ func (f slowFile) Close() error {
 	return nil
 }
 
-// slowFiles serves a file, with one place for handlers that aren't quick. Requests for /work need that place.
+// slowFiles serves a file, with one place for handlers that aren't quick. Requests for /work need this place.
 func slowFiles(t *testing.T, config *filo.Server) (s *filotest.Server, file *os.File, content []byte, closed *atomic.Int32) {
 	filotest.NeedLoops(t)
 	file, content = sectionFile(t, slowFileSize)
 	closed = new(atomic.Int32)
 	work := filo.Offload(func(c *filo.Ctx) error { return c.Text(200, "worked") })
-	config.Concurrency, config.Leaders = 1, 12 // so many that some leaders have run no handler before
+	config.Concurrency, config.Leaders = 1, 12 // so many that some leaders haven't run a handler before
 	config.Handler = func(c *filo.Ctx) error {
 		if c.Path() == "/work" {
 			return work(c)
@@ -53,7 +53,7 @@ func slowFiles(t *testing.T, config *filo.Server) (s *filotest.Server, file *os.
 	return filotest.Serve(t, config), file, content, closed
 }
 
-// keep requests the file, and doesn't read the answer's body. It returns the answer once the loop has the rest of the file to send.
+// keep requests the file, and doesn't read the answer's body. It returns the answer as soon as the loop, and no worker, sends the rest of the file.
 func keep(c *filotest.Client, s *filotest.Server, path string) (response *http.Response) {
 	c.T.Helper()
 	const work = "GET /work HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -74,7 +74,7 @@ func keep(c *filotest.Client, s *filotest.Server, path string) (response *http.R
 	return response
 }
 
-// wantFile reads the file.
+// wantFile reads the rest of the answer, and compares it with the file.
 func wantFile(c *filotest.Client, response *http.Response, content []byte) {
 	c.T.Helper()
 	if got, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(got, content) {
@@ -82,7 +82,7 @@ func wantFile(c *filotest.Client, response *http.Response, content []byte) {
 	}
 }
 
-// Clients that are slow to take a file hold no place and no worker. They get it whole, and their next requests are answered.
+// Clients that read a file slowly occupy no place and no worker. They get the complete file, and their next requests are answered.
 func TestSlowDownloadsHoldNoWorker(t *testing.T) {
 	t.Parallel()
 	s, _, content, closed := slowFiles(t, &filo.Server{WriteTimeout: -1})
@@ -103,7 +103,7 @@ func TestSlowDownloadsHoldNoWorker(t *testing.T) {
 	filotest.Await(t, "the files to be closed", func() bool { return closed.Load() == 2 })
 }
 
-// A file that is sent without a waiting worker is closed exactly once, however the sending ends.
+// A file that the loop sends without a worker is closed exactly once, however the transfer ends.
 func TestSlowDownloadEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		config *filo.Server
@@ -166,7 +166,7 @@ func TestSlowDownloadEnds(t *testing.T) {
 	}
 }
 
-// A file that the client takes at once is sent where its request was read.
+// If the client reads a file at once, the leader that has read the request sends the file.
 func TestFilesWithoutHandOff(t *testing.T) {
 	filotest.NeedLoops(t)
 	file, content := sectionFile(t, 100<<10)
@@ -175,7 +175,7 @@ func TestFilesWithoutHandOff(t *testing.T) {
 		return nil
 	}})
 	c := s.Dial(t)
-	// On a busy machine the handler may look slow for a while, or the monitor may take the loop away.
+	// On a busy machine, the server may measure the handler as slow for a while, or the monitor may take the leader's seat away.
 	filotest.Await(t, "twenty files in a row without a hand-off", func() bool {
 		before := s.Stats()
 		for range 20 {
@@ -190,8 +190,8 @@ func TestFilesWithoutHandOff(t *testing.T) {
 	})
 }
 
-// While no place is free for a worker that waits, a large file is sent whole or not at all. Here "large" is more than the client takes
-// at once, or more than a leader sends.
+// While no place is free for a worker that waits, a large file is sent completely or not at all. A file is "large" here if it exceeds what
+// the client reads at once, or what a leader may send.
 func TestFilesWithoutPlace(t *testing.T) {
 	filotest.NeedLoops(t)
 	file, content := sectionFile(t, slowFileSize)
@@ -219,7 +219,7 @@ func TestFilesWithoutPlace(t *testing.T) {
 		var clients []*filotest.Client
 		for range 4 {
 			c := s.Dial(t)
-			c.Get("/") // so that the handler counts as quick
+			c.Get("/") // so that the server has measured the handler as quick
 			c.Get("/file")
 			clients = append(clients, c)
 		}

@@ -103,7 +103,7 @@ func TestRequestProto(t *testing.T) {
 	}
 }
 
-// RFC 9112, section 9.3: whether the connection goes on after a request. Request.Close reports it.
+// RFC 9112, section 9.3, says whether the connection persists after a request. Request.Close reports this.
 func TestRequestClose(t *testing.T) {
 	for _, test := range []struct {
 		rule, version, field string
@@ -142,7 +142,7 @@ func TestRequestClose(t *testing.T) {
 	}
 }
 
-// answerBodies are ways to send a body, with what a handler then reads.
+// answerBodies lists ways to send a body, with the content or the error that a handler gets.
 var answerBodies = []struct {
 	name, head, body string
 	want             string
@@ -166,8 +166,8 @@ var answerBodies = []struct {
 	{name: "chunked, cut", head: "Transfer-Encoding: chunked", body: "5\r\n01234\r\n", err: 400},
 }
 
-// Body and BodyReader return the same bytes and the same errors. If the handler returns such an error, the answer has its status. Bytes
-// that came before the error are never returned as the body.
+// Body and BodyReader return the same bytes and the same errors. If the handler returns such an error, the answer has its status. Body never
+// returns the bytes before an error as if they were the whole body.
 func TestRequestBody(t *testing.T) {
 	readers := map[string]func(c *filo.Ctx) (string, error){
 		"Body":       answerReadBody,
@@ -227,7 +227,7 @@ func TestRequestBody(t *testing.T) {
 	}
 }
 
-// Body's error stays: later calls neither wait nor return anything else.
+// After an error of Body, later calls return the same error without waiting.
 func TestRequestBodyErrorStays(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		_, first := c.Body()
@@ -241,7 +241,7 @@ func TestRequestBodyErrorStays(t *testing.T) {
 	h.Raw(t, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123")
 }
 
-// After an error of a reader, Body returns that error, too, and doesn't wait for more.
+// After an error of the reader, Body returns the same error, and doesn't wait for more bytes.
 func TestRequestBodyAfterAFailedReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{ReadTimeout: time.Second, Handler: func(c *filo.Ctx) error {
@@ -302,7 +302,7 @@ func TestRequestBodyNotRead(t *testing.T) {
 	filler := strings.Repeat(smuggled, 300_000/len(smuggled)+1)
 	for _, test := range []struct {
 		name, head, body string
-		read             int // bytes that the handler reads of it
+		read             int // the number of the body's bytes that the handler reads
 		goesOn           bool
 	}{
 		{"small", fmt.Sprintf("Content-Length: %d", len(smuggled)), smuggled, 0, true},
@@ -338,7 +338,7 @@ func TestRequestBodyNotRead(t *testing.T) {
 	}
 }
 
-// Trailer fields are there once the body has been read, and not before.
+// Trailer fields are available after the body has been read, and not before.
 func TestRequestTrailer(t *testing.T) {
 	for _, test := range []struct {
 		rule, trailer string
@@ -367,7 +367,7 @@ func TestRequestTrailer(t *testing.T) {
 	}
 }
 
-// A trailer belongs to its request alone.
+// A request's trailer isn't visible to the next request.
 func TestRequestTrailerIsNotKept(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if _, err := c.Body(); err != nil {
@@ -411,7 +411,7 @@ func TestRequestForm(t *testing.T) {
 		}})
 		c := h.Connect(t)
 		c.Send(t, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", test.contentType, len(test.body)))
-		io.WriteString(c, test.body) // the connection of a refused body may be closed by now
+		io.WriteString(c, test.body) // the server may have refused the body and closed the connection
 		if m := c.Receive(t, "POST"); m.Status != test.status || test.status == 200 && m.Body != test.want {
 			t.Errorf("%s: got %d %q, want %d %q", test.rule, m.Status, m.Body, test.status, test.want)
 		}
@@ -435,7 +435,7 @@ func TestRequestQueryLimit(t *testing.T) {
 	}
 }
 
-// answerMultipart makes a form of one value and one file.
+// answerMultipart returns a form with one value and one file.
 func answerMultipart(t *testing.T, file string) (contentType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -450,7 +450,7 @@ func answerMultipart(t *testing.T, file string) (contentType, body string) {
 	return w.FormDataContentType(), b.String()
 }
 
-// Files that don't fit the memory go to temporary files, which are gone when the handler has returned or panicked.
+// Files that exceed the memory limit are stored in temporary files, which the server removes when the handler has returned or panicked.
 func TestRequestMultipartForm(t *testing.T) {
 	directory := t.TempDir()
 	t.Setenv("TMPDIR", directory)
@@ -536,7 +536,7 @@ func answerPost(contentType, body string) string {
 	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", contentType, len(body), body)
 }
 
-// MultipartReader returns the parts one by one, as they come.
+// MultipartReader returns each part as soon as it arrives.
 func TestRequestMultipartReader(t *testing.T) {
 	contentType, body := answerMultipart(t, "file")
 	handler := func(c *filo.Ctx) error {
@@ -579,13 +579,13 @@ func answerEchoed(c *filo.Ctx) error {
 	return c.Text(200, string(body))
 }
 
-// answerExpectations are requests with Expect, and their answers.
+// answerExpectations lists requests with Expect, and the answers that they must get.
 var answerExpectations = []struct {
 	name, rule string
 	handler    filo.Handler
 	request    string
-	asked      bool   // the server has asked for the body, by a 100
-	body       string // sent once the server has asked
+	asked      bool   // the server must send a 100
+	body       string // sent after the 100
 	status     int
 	answer     string
 	goesOn     bool
@@ -624,8 +624,8 @@ var answerExpectations = []struct {
 	}, answerExpect, true, "body", 200, "body", true},
 }
 
-// Expect: 100-continue (RFC 9110, section 10.1.1): the body isn't sent before the server asks for it, which it does when
-// the handler first reads it.
+// Expect: 100-continue (RFC 9110, section 10.1.1): the client sends the body only after the server's 100, which the server sends when the
+// handler first reads the body.
 func TestExpectContinue(t *testing.T) {
 	for _, test := range answerExpectations {
 		t.Run(test.name, func(t *testing.T) {
@@ -652,8 +652,8 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// A handler may read the body when the answer's head is already on its way. The client would take a 100 after that head for a part of the
-// answer. It has a final status, and sends the body or doesn't.
+// A handler may read the body after the answer's head has been sent. The server must not send a 100 then, since the client would take it for
+// a part of the answer. The client knows the final status, and decides by itself whether to send the body.
 func TestExpectContinueBehindTheHead(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
@@ -683,7 +683,7 @@ func TestExpectContinueBehindTheHead(t *testing.T) {
 	})
 }
 
-// If a client doesn't wait for the 100, and the handler doesn't read the body, the body must not be taken for the next request.
+// If a client doesn't wait for the 100, and the handler doesn't read the body, the server must not parse the body as the next request.
 func TestExpectContinueBodyIsNoRequest(t *testing.T) {
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 	filotest.EachHost(t, func() *filo.Server {
@@ -736,7 +736,7 @@ func TestRequestHeaderSetByMiddleware(t *testing.T) {
 	}
 }
 
-// If a handler resets header fields, it no longer finds them, and nothing else is lost.
+// Header.Reset removes the request's header fields, and nothing else.
 func TestRequestHeaderReset(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		c.Request.Header.Reset()
@@ -748,14 +748,14 @@ func TestRequestHeaderReset(t *testing.T) {
 	}
 }
 
-// answerBehaviour is something that a handler does, with the answer's body that must result.
+// answerBehaviour is a handler, with the status and body that its answer must have.
 type answerBehaviour struct {
 	handle filo.Handler
 	status int
 	want   func(path, body string) string
 }
 
-// answerBehaviours are chosen by the last part of a request's path.
+// answerBehaviours maps the last part of a request's path to its behaviour.
 var answerBehaviours = map[string]answerBehaviour{
 	"text": {func(c *filo.Ctx) error { return c.Text(200, c.Path()) }, 200, func(path, _ string) string { return path }},
 	"large": {func(c *filo.Ctx) error { return c.Bytes(200, "text/x", bytes.Repeat([]byte(c.Path()), 3000)) }, 200,
@@ -806,7 +806,7 @@ var answerBehaviours = map[string]answerBehaviour{
 	}, 200, func(path, _ string) string { return "tail of " + path }},
 }
 
-// Each request gets its own answer, whatever the handlers do, in whatever order the requests come and wherever they are cut.
+// Each request gets its own answer, whatever the handlers do, for random sequences of requests, sent in pieces of random sizes.
 func TestRandomExchanges(t *testing.T) {
 	names := slices.Sorted(maps.Keys(answerBehaviours))
 	h := filotest.ServeMemory(t, &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -858,7 +858,7 @@ func TestRandomExchanges(t *testing.T) {
 	}
 }
 
-// answerSendInPieces cuts the input at random and closes the sending side behind it.
+// answerSendInPieces sends the input in pieces of random sizes, and then closes the client's writing half.
 func answerSendInPieces(c filotest.StrictConn, input string, random *rand.Rand) {
 	for input != "" {
 		n := min(1+random.IntN(1<<random.IntN(13)), len(input))

@@ -36,7 +36,7 @@ func (r closingReader) Close() error {
 	return nil
 }
 
-// upper makes the letters of a body capital ones.
+// upper converts a body to upper case.
 type upper struct{ io.Reader }
 
 func (u upper) Read(p []byte) (int, error) {
@@ -146,7 +146,7 @@ func TestSetBodyReader(t *testing.T) {
 	}
 }
 
-// swallowing reads all of a body and returns nothing of it.
+// swallowing reads the whole body and returns none of it.
 type swallowing struct{ body io.Reader }
 
 func (s swallowing) Read([]byte) (int, error) {
@@ -160,7 +160,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// If a replacement leaves a part of the body unread, the rest isn't taken for the next request, and the next request is answered.
+// If a replacement reader leaves a part of the body unread, the server doesn't parse the rest as a request, and answers the next request.
 func TestSetBodyReaderKeepsConnection(t *testing.T) {
 	for why, body := range map[string]string{
 		"nothing is left":             "abc",
@@ -184,7 +184,7 @@ func TestSetBodyReaderKeepsConnection(t *testing.T) {
 	}
 }
 
-// The client is asked for its body when the body is read, not when it is replaced.
+// The server sends the 100 when the body is read, not when it is replaced.
 func TestSetBodyReaderContinue(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		c.Request.SetBodyReader(upper{c.BodyReader()})
@@ -212,7 +212,7 @@ func TestSetBodyReaderContinue(t *testing.T) {
 	}
 }
 
-// Each reader is closed once, at the end of the request; a panic there does no harm.
+// Each reader is closed once, at the end of the request. A panic in Close does no harm.
 func TestSetBodyReaderCloses(t *testing.T) {
 	closed := 0
 	s := servertest.New(t, func(c *filo.Ctx) error {
@@ -278,7 +278,7 @@ func ExampleRequest_SetBodyReader() {
 	// Output: Hello <nil>
 }
 
-// BenchmarkSetBodyReader is a body of 64 KB that is read whole through a reader that passes it on.
+// BenchmarkSetBodyReader reads a body of 64 KB through a replacement reader.
 func BenchmarkSetBodyReader(b *testing.B) {
 	b.ReportAllocs()
 	request := post(strings.Repeat("x", 64<<10))
@@ -300,8 +300,8 @@ func BenchmarkSetBodyReader(b *testing.B) {
 	}
 }
 
-// A connection whose answer hasn't announced its end goes on, however much of the body is unread: once the client has its answer, it may
-// send the next request before it can see that the connection is closed.
+// If an answer doesn't say Connection: close, the connection stays open, however much of the body is unread. Otherwise a client that has read
+// the answer might send the next request before it notices that the connection is closed.
 func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 	handlers := map[string]filo.Handler{
 		"whole": func(c *filo.Ctx) error { return c.Text(200, "whole") },
@@ -359,7 +359,7 @@ func TestUnreadBodyKeepsTheConnection(t *testing.T) {
 	})
 }
 
-// Shutdown doesn't wait for the end of an unread body, whether its client sends or not.
+// Shutdown doesn't wait for the end of an unread body, whether the client still sends or not.
 func TestShutdownEndsUnreadBodies(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []bool{true, false} {
@@ -380,7 +380,7 @@ func TestShutdownEndsUnreadBodies(t *testing.T) {
 				if _, err := c.Write([]byte("1\r\nx\r\n")); err != nil {
 					break
 				}
-				time.Sleep(time.Millisecond) // the client is slow, but faster than the lowest rate
+				time.Sleep(time.Millisecond) // the client is slow, but faster than MinTransferRate
 			}
 			if err := <-over; err != nil {
 				t.Errorf("a client that sends: %v: %v", sends, err)
@@ -389,9 +389,9 @@ func TestShutdownEndsUnreadBodies(t *testing.T) {
 	}
 }
 
-// An unread body without an end doesn't keep its connection open for ever.
+// An endless unread body doesn't keep its connection open for ever.
 func TestUnreadBodyWithoutAnEnd(t *testing.T) {
-	// More than the sum of what the server skips, what it reads while the connection lingers, and what is on its way.
+	// This exceeds the sum of the bytes that the server skips, the bytes that it reads while the connection lingers, and the bytes in transit.
 	const maxSent = 128 << 20
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "answered") }}
@@ -412,8 +412,8 @@ func TestUnreadBodyWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// Body, a reader and a form read the same bytes. A call that comes when the bytes are gone says so in its error; in an order that works,
-// each call gets the whole body.
+// Body, a reader and a form read the same bytes. If an earlier call has consumed the bytes, the error of a later call says so. In an order
+// that works, each call gets the whole body.
 func TestBodyAndForms(t *testing.T) {
 	const (
 		multi   = "--b\r\nContent-Disposition: form-data; name=\"k\"; filename=\"f\"\r\n\r\nvalue\r\n--b--\r\n"
@@ -495,7 +495,7 @@ func TestBodyAndForms(t *testing.T) {
 
 func second[A, B any](_ A, b B) B { return b }
 
-// An answer that is sent before the request's body has come omits Connection: close only if the server will answer a further request.
+// If an answer is sent before the request's body has arrived, it omits Connection: close only if the server will answer another request.
 func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(name, make([]byte, 100<<10), 0o600); err != nil {
@@ -559,8 +559,9 @@ func TestEarlyAnswersKeepTheirPromise(t *testing.T) {
 	}
 }
 
-// When the server sends the head of a streamed answer without Connection: close, it doesn't know how much of a chunked body is still to
-// come. If no more than 16 MB come, it serves the next request. Otherwise the client gets its whole answer, and then the connection ends.
+// When the server sends the head of a streamed answer without Connection: close, it doesn't know the remaining length of a chunked request
+// body. If the rest is at most 16 MB, it serves the next request. Otherwise the client gets the complete answer, and then the server ends the
+// connection.
 func TestEarlyAnswersToChunks(t *testing.T) {
 	for _, test := range []struct {
 		size int

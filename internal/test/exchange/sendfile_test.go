@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// sectionFile makes a file of bytes without a pattern, and opens it.
+// sectionFile creates a file of random bytes, and opens it.
 func sectionFile(t *testing.T, size int) (*os.File, []byte) {
 	t.Helper()
 	content := make([]byte, size)
@@ -38,7 +38,7 @@ func sectionFile(t *testing.T, size int) (*os.File, []byte) {
 	return file, content
 }
 
-// sectionHosts runs a test over connections in memory, and over TCP and Unix sockets in both drivers.
+// sectionHosts runs a test over in-memory connections, and over TCP and Unix sockets with both drivers.
 func sectionHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, dial func() (net.Conn, error))) {
 	t.Run("memory", func(t *testing.T) {
 		s := servertest.NewServer(t, &filo.Server{Handler: handler, Logger: filotest.Quiet})
@@ -62,7 +62,7 @@ func sectionHosts(t *testing.T, handler filo.Handler, test func(t *testing.T, di
 	}
 }
 
-// sectionGet asks for a path, and returns the body and the error that ended it.
+// sectionGet requests a path, and returns the body and the error that has ended it.
 func sectionGet(dial func() (net.Conn, error), path string) ([]byte, error) {
 	conn, err := dial()
 	if err != nil {
@@ -80,7 +80,7 @@ func sectionGet(dial func() (net.Conn, error), path string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// closingSection is a body of the user's own that has a section in it.
+// closingSection is a user's type for a body that embeds a section.
 type closingSection struct {
 	*io.SectionReader
 	closed *atomic.Int32
@@ -91,7 +91,7 @@ func (s closingSection) Close() error {
 	return nil
 }
 
-// Sections of one open file go to many clients at the same time, and leave the file's position alone.
+// Sections of one open file can be sent to many clients at the same time. The file's position doesn't change.
 func TestSectionsOfOneFile(t *testing.T) {
 	const size = 5 << 20
 	file, content := sectionFile(t, size)
@@ -112,7 +112,7 @@ func TestSectionsOfOneFile(t *testing.T) {
 		if _, err := section.Seek(10, io.SeekStart); err != nil {
 			return err
 		}
-		c.Response.SetBodyStream(section, section.Size()-10) // from the section's position on
+		c.Response.SetBodyStream(section, section.Size()-10) // the section is sent from its position on
 		return nil
 	}, func(t *testing.T, dial func() (net.Conn, error)) {
 		closed.Store(0)
@@ -137,7 +137,7 @@ func TestSectionsOfOneFile(t *testing.T) {
 	})
 }
 
-// A stream sends sections, and leaves each section's position after the bytes that it sent. A section that goes beyond the end of the file
+// After a StreamWriter has sent a section, the section's position follows the sent bytes. A section that extends beyond the end of the file
 // ends there.
 func TestStreamReadFromSection(t *testing.T) {
 	file, content := sectionFile(t, 300_000)
@@ -162,7 +162,7 @@ func TestStreamReadFromSection(t *testing.T) {
 	})
 }
 
-// If a section or its file ends before the announced size, the connection is broken off.
+// If a section or its file ends before the announced size, the server aborts the connection.
 func TestSectionEndsEarly(t *testing.T) {
 	file, _ := sectionFile(t, 300_000)
 	for name, section := range map[string]*io.SectionReader{
@@ -183,7 +183,7 @@ func TestSectionEndsEarly(t *testing.T) {
 	}
 }
 
-// A section of something other than a file, and a file that the system can't send by itself, are copied.
+// The server copies a section whose source isn't a file, and a file that sendfile doesn't support.
 func TestSectionsThatAreCopied(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 2000)
 	sectionHosts(t, func(c *filo.Ctx) error {
@@ -213,7 +213,7 @@ func TestSectionsThatAreCopied(t *testing.T) {
 	})
 }
 
-// If a file is closed before its section is sent, this is an error, and no other file with the same descriptor is sent.
+// If a file is closed before its section is sent, sending fails. The server must not send another file that reuses the descriptor.
 func TestSectionOfAClosedFile(t *testing.T) {
 	file, _ := sectionFile(t, 100_000)
 	file.Close()
@@ -227,7 +227,7 @@ func TestSectionOfAClosedFile(t *testing.T) {
 	})
 }
 
-// shoutingFile and shoutingSection return other bytes than the file holds.
+// shoutingFile and shoutingSection have a Read that changes the file's bytes.
 type shoutingFile struct{ *os.File }
 
 func (f shoutingFile) Read(p []byte) (int, error) { return shout(f.File, p) }
@@ -242,7 +242,7 @@ func shout(r io.Reader, p []byte) (int, error) {
 	return n, err
 }
 
-// A type that embeds a file and has its own Read isn't sent by the system but read: its Read may decrypt.
+// If a type embeds a file and has its own Read, the server calls Read instead of sendfile, because Read may change the content, such as decrypt it.
 func TestEmbeddedFilesAreRead(t *testing.T) {
 	const size = 100_000
 	path := filepath.Join(t.TempDir(), "f")

@@ -25,7 +25,7 @@ func answerStream(write func(c *filo.Ctx, w *filo.StreamWriter) error) filo.Hand
 	return func(c *filo.Ctx) error { return write(c, c.Stream()) }
 }
 
-// answerStreams are exchanges, byte by byte. Requests and answers are written with "\n" for CRLF.
+// answerStreams are exchanges, compared byte by byte. In requests and answers, "\n" stands for CRLF.
 var answerStreams = []struct {
 	name, rule string
 	handler    filo.Handler
@@ -298,7 +298,7 @@ var answerStreams = []struct {
 	{
 		name: "SetBodyStream without a size", rule: "until io.EOF if size is negative",
 		handler: func(c *filo.Ctx) error {
-			c.Response.Header.Set("Content-Length", "3") // the length of something else
+			c.Response.Header.Set("Content-Length", "3") // a wrong length
 			c.Response.SetBodyStream(iotest.OneByteReader(strings.NewReader("0123456789")), -1)
 			return nil
 		},
@@ -370,7 +370,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// A body arrives whole and as it was written, by each way to write it and whatever the sizes of the pieces.
+// A body arrives complete and unchanged, with each way to write it and each size of pieces.
 func TestStreamSizes(t *testing.T) {
 	sizes := []int{1, 100, 4095, 4096, 4097, 8191, 8192, 8193, 12288, 40000, 300_000}
 	content := bytes.Repeat([]byte("0123456789abcde"), 200_000)
@@ -447,8 +447,8 @@ func TestStreamSendsWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
-// RFC 9110, section 8.6: a sender must not send another number of bytes than Content-Length says; too much is
-// ErrContentLength and isn't sent, and with too little the connection is broken off.
+// RFC 9110, section 8.6: a sender must send exactly as many bytes as Content-Length says. If a handler writes more, Write returns
+// ErrContentLength and doesn't send the excess. If it writes less, the server aborts the connection.
 func TestStreamAgainstItsContentLength(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 5\n\n"
 	for _, test := range []struct {
@@ -500,13 +500,13 @@ func TestStreamAgainstItsContentLength(t *testing.T) {
 					if m := c.Receive(t, "GET"); m.Body != "12345" {
 						t.Errorf("body %q", m.Body)
 					}
-					c.Send(t, filotest.GetRequest) // to see that the connection goes on
+					c.Send(t, filotest.GetRequest) // the connection must stay usable
 					c.Receive(t, "GET")
 					return
 				}
 				all, _ := io.ReadAll(c)
 				got, want := answerUndated(t, string(all)), answerWire(test.want)
-				// The end may be a reset, which may destroy what was sent before it.
+				// The connection may end with a reset, which may destroy bytes that were sent before.
 				if short := !h.Memory && strings.HasPrefix(want, got); got != want && got != want+"12" && !short {
 					t.Errorf("got %q, want %q and the end", got, want)
 				}
@@ -566,18 +566,18 @@ func TestStreamAndErrors(t *testing.T) {
 	}
 }
 
-// The same for an HTTP/1.0 client, to which the body ends with the connection: only a reset shows it that something is missing (RFC 9112,
-// section 8: a body delimited by the close of the connection "is considered complete").
+// For an HTTP/1.0 client, the body ends with the connection, so only a reset can show that the body is incomplete (RFC 9112, section 8: a
+// body delimited by the close of the connection "is considered complete").
 func TestStreamBrokenOffForHTTP10(t *testing.T) {
 	h := filotest.ServeSocket(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		w.WriteString("written")
 		w.Flush()
-		// The client reads what was sent before the reset comes, which might destroy it.
+		// Wait until the client has read the first bytes, because the reset might destroy them.
 		c.Body()
 		return errAnswer
 	})})
 	c := h.Connect(t)
-	body := strings.Repeat("x", 20_000) // more than the server waits for before the handler runs
+	body := strings.Repeat("x", 20_000) // so long that the server calls the handler before the whole body has arrived
 	c.Send(t, "POST / HTTP/1.0\r\nContent-Length: 20000\r\n\r\n")
 	if head, err := filotest.ReadLines(c.In); err != nil || len(head) == 0 {
 		t.Fatalf("head %q, %v", head, err)
@@ -591,7 +591,7 @@ func TestStreamBrokenOffForHTTP10(t *testing.T) {
 	}
 }
 
-// Writes fail if the answer's status allows no body. Writes to the answer to a HEAD are dropped without an error.
+// Writes fail if the answer's status allows no body. In answers to HEAD, writes are dropped without an error.
 func TestStreamBodyNotAllowed(t *testing.T) {
 	h := filotest.ServeMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
 		if c.Method() == "HEAD" {
@@ -650,13 +650,13 @@ func TestStreamToAClientThatIsGone(t *testing.T) {
 			t.Error("no error for a client that is gone")
 		}
 	})
-	// "LogAllErrors also logs client errors": without it a client that leaves isn't logged.
+	// "LogAllErrors also logs client errors": without it, the server doesn't log that a client has disconnected.
 	if records := log.all(); len(records) > 0 {
 		t.Errorf("logged %q", records)
 	}
 }
 
-// A StreamWriter is valid until the handler returns; a Write after that is an error and goes nowhere.
+// A StreamWriter is valid until the handler returns. A later Write fails, and sends nothing.
 func TestStreamKeptTooLong(t *testing.T) {
 	kept := make(chan *filo.StreamWriter, 1)
 	h := filotest.ServeMemory(t, &filo.Server{Handler: answerStream(func(c *filo.Ctx, w *filo.StreamWriter) error {
@@ -694,7 +694,7 @@ type answerEndless struct{}
 
 func (answerEndless) Read(p []byte) (int, error) { return len(p), nil }
 
-// errAnswer is what fails in these tests.
+// errAnswer is the error of handlers and readers that fail in these tests.
 var errAnswer = errors.New("no")
 
 // answerFailing is a reader that fails after size bytes.
@@ -709,13 +709,13 @@ func (answerPanics) Read([]byte) (int, error) { panic("no") }
 
 func answerABC() io.Reader { return strings.NewReader("abc") }
 
-// answerClosings are the ways that a body stream can end.
+// answerClosings lists the ways in which a body stream can end.
 var answerClosings = []struct {
 	name    string
 	stream  func() io.Reader
 	size    int64
 	request string
-	after   func(c *filo.Ctx) error // what the handler does after it has set the stream
+	after   func(c *filo.Ctx) error // called by the handler after it has set the stream
 }{
 	{name: "sent", stream: answerABC, size: 3},
 	{name: "sent, size unknown", stream: answerABC, size: -1},
@@ -773,7 +773,7 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 				}
 				c := s.Dial(t)
 				io.WriteString(c, request)
-				synctest.Wait() // the answer is in the client's buffer, and the connection idle or closed
+				synctest.Wait() // now the whole answer is in the client's buffer, and the connection is idle or closed
 				if n := closed.Load(); n != 1 {
 					t.Errorf("closed %d times when the answer was over, want once", n)
 				}
@@ -789,7 +789,7 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of a body stream ends it.
+// If a client disconnects during a body stream, the server stops reading the stream and closes it.
 func TestBodyStreamToAClientThatIsGone(t *testing.T) {
 	log := &answerLog{}
 	filotest.EachHost(t, func() *filo.Server {
@@ -809,7 +809,7 @@ func TestBodyStreamToAClientThatIsGone(t *testing.T) {
 	}
 }
 
-// If a body stream ends early or fails, the answer is broken off, or is a 500 if none of it was sent.
+// If a body stream ends early or fails, the server aborts the answer, or answers with 500 if nothing has been sent yet.
 func TestBodyStreamFails(t *testing.T) {
 	long := strings.Repeat("x", 20000)
 	for _, test := range []struct {
@@ -845,7 +845,7 @@ func TestBodyStreamFails(t *testing.T) {
 	}
 }
 
-// A panic of the handler's reader counts as a panic of the handler: it ends the connection and nothing else, also if ServeConn serves the
+// A panic in a body stream's Read is treated like a panic of the handler: it ends only the connection, even if ServeConn serves the
 // connection on its caller's goroutine.
 func TestBodyStreamPanicsInServeConn(t *testing.T) {
 	client, server := servertest.Pipe()
@@ -869,8 +869,8 @@ func TestBodyStreamPanicsInServeConn(t *testing.T) {
 	}
 }
 
-// Close is the user's code as well. If its panic weren't caught, the connection would stay registered, and Shutdown would wait for it for
-// ever.
+// The Close of a body stream is user code. If the server didn't recover from its panic, the connection would stay registered, and Shutdown
+// would wait for it for ever.
 func TestBodyStreamCloserPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &answerLog{}

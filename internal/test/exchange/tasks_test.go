@@ -12,12 +12,12 @@ import (
 	"github.com/filohttp/filo/pool"
 )
 
-// taskServer's handler starts a task, which reports that it runs, and ends when the test lets it or its context is done.
+// taskServer's handler starts a task. The task reports that it runs, and ends when the test releases it, or when its context is done.
 type taskServer struct {
 	*filotest.Server
 	began   chan struct{}
 	release chan struct{}
-	ended   chan error // the cause of the end of its context
+	ended   chan error // the cause with which the task's context has ended
 }
 
 func serveTasks(t *testing.T, config *filo.Server) *taskServer {
@@ -52,7 +52,7 @@ func serveTasks(t *testing.T, config *filo.Server) *taskServer {
 	return s
 }
 
-// leave makes a request that starts a task.
+// leave makes a request whose handler leaves a task behind.
 func (s *taskServer) leave(t *testing.T) {
 	t.Helper()
 	c := s.Dial(t)
@@ -62,7 +62,7 @@ func (s *taskServer) leave(t *testing.T) {
 	filotest.Recv(t, s.began, "the task to run")
 }
 
-// A task goes on when its request is over, the request's deadline has passed and the client is gone. Shutdown waits for the task.
+// A task continues after its request has ended, the request's deadline has passed and the client has disconnected. Shutdown waits for the task.
 func TestTaskOutlivesItsRequest(t *testing.T) {
 	s := serveTasks(t, &filo.Server{})
 	s.leave(t)
@@ -117,7 +117,7 @@ func TestTaskCancelled(t *testing.T) {
 	})
 }
 
-// Too many tasks are a 503. A pool of the user's own is left as it is.
+// If there are too many tasks, the answer is a 503. The server doesn't change or release a user's own pool.
 func TestTaskOverload(t *testing.T) {
 	tasks, err := pool.NewPool(1)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestTaskOverload(t *testing.T) {
 	}
 }
 
-// A pool that was released refuses tasks like a full one.
+// A released pool refuses tasks like a full pool.
 func TestTaskReleasedPool(t *testing.T) {
 	tasks, err := pool.NewPool(1)
 	if err != nil {

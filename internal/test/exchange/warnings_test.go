@@ -14,8 +14,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Browsers drop a Secure cookie over plain HTTP, unless it comes from their own machine. If every request after a login gets a 401, only
-// this warning says why.
+// Browsers drop a Secure cookie over plain HTTP, unless it comes from their own machine. If every request after a login gets a 401, only this
+// warning explains the reason.
 func TestSecureCookieOverPlainHTTP(t *testing.T) {
 	tcp := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1234"))
 	for _, test := range []struct {
@@ -59,8 +59,8 @@ func TestSecureCookieOverPlainHTTP(t *testing.T) {
 	}
 }
 
-// If a handler refuses a request but forgets to return, the client still gets the content. Builds with the race detector log this once. It
-// is no mistake to send a page for a status that was set, or to replace a rendered error by another answer.
+// If a handler refuses a request but forgets to return, the client gets the content nevertheless. Builds with the race detector log this
+// mistake once. It isn't a mistake to set a status and then send a page, or to replace a rendered error with another answer.
 func TestReplacedAnswer(t *testing.T) {
 	refuse := func(c *filo.Ctx) { c.Text(401, "log in first") }
 	for name, test := range map[string]struct {
@@ -106,12 +106,12 @@ func TestReplacedAnswer(t *testing.T) {
 	}
 }
 
-// An inline route that blocks holds up other connections. The log says so once, with the route.
+// An inline route that blocks delays other connections. The server logs this once, with the route.
 func TestBlockingInline(t *testing.T) {
 	filotest.NeedLoops(t)
 	log := new(filotest.Log)
 	r := router.New()
-	// The sleep is so long that the loop is taken away in most calls, even on a busy machine.
+	// The sleep is so long that the monitor takes the leader's seat away in most calls, even on a busy machine.
 	r.GET("/blocks", func(c *filo.Ctx) error { time.Sleep(30 * time.Millisecond); return c.NoContent() }).Inline()
 	s := filotest.Serve(t, &filo.Server{Handler: r.Serve, Logger: log.Logger(), Leaders: 1}, filotest.Listen(t, "tcp", "127.0.0.1:0"))
 	c := s.Dial(t)

@@ -16,10 +16,10 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// shut are the settings of a client that opens no window.
+// shut is the setting of a client whose stream windows are closed.
 var shut = http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}
 
-// tally counts the bytes that all answers read of a body.
+// tally is a body that adds the number of bytes read to a counter that all answers share.
 type tally struct {
 	io.Reader
 	n *atomic.Int64
@@ -31,7 +31,7 @@ func (r tally) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heads reads until n answers have begun.
+// heads reads frames until n answers have begun.
 func (c *frameClient) heads(n int) {
 	c.Helper()
 	for n > 0 {
@@ -41,7 +41,7 @@ func (c *frameClient) heads(n int) {
 	}
 }
 
-// bodies reads until n answers have ended, and returns the part of each body that has arrived.
+// bodies reads frames until n answers have ended, and returns the bodies by stream.
 func (c *frameClient) bodies(n int) map[uint32]string {
 	c.Helper()
 	got := make(map[uint32]string)
@@ -68,8 +68,8 @@ func (c *frameClient) bodies(n int) map[uint32]string {
 	return got
 }
 
-// Nothing is read of an answer's body while the client's windows are closed, the streams' or the connection's. If the windows open by a
-// byte at a time, the body is read a little at a time.
+// The server doesn't read an answer's body while the window of the stream or of the connection is closed. If the windows open by a byte at a
+// time, it reads the body in small pieces.
 func TestHTTP2ReadsNothingAhead(t *testing.T) {
 	const streams, size = 50, 100 << 10
 	content := strings.Repeat("0123456789", size/10)
@@ -108,7 +108,7 @@ func TestHTTP2ReadsNothingAhead(t *testing.T) {
 		}
 		c.ping(1)
 		c.await("PING 1")
-		// A few streams may have read for the same bytes of the connection's window.
+		// Several streams may have read ahead for the same bytes of the connection's window.
 		if n := read.Load(); n > 65535+streams*(36<<10) {
 			t.Errorf("%d bytes were read when the connection's window had let 65535 through", n)
 		}
@@ -127,8 +127,9 @@ func TestHTTP2ReadsNothingAhead(t *testing.T) {
 	})
 }
 
-// Whole answers that wait for windows take no more than the budget, whatever the number of connections. Beyond the budget, answers that
-// were made for one client become a 503, the others wait in their workers, and in the end all of the room is free again.
+// Whole answers that wait for windows take no more memory than the budget, whatever the number of connections. Beyond the budget, an answer
+// whose bytes were copied for this client becomes a 503, and any other answer waits in its worker. At the end, the budget is completely free
+// again.
 func TestAnswerBudget(t *testing.T) {
 	const size, streams, fit = 100 << 10, 20, 10
 	text := strings.Repeat("x", size)
@@ -146,8 +147,8 @@ func TestAnswerBudget(t *testing.T) {
 					c.Request(1+2*i, "/", true)
 				}
 				readBegun(c.Send(), streams)
-				// Several answers that are made at the same time may all see room for one more, and exceed the budget together. The texts of the
-				// refusals wait, too.
+				// Several answers that are made at the same time may each find room for one more, and exceed the budget together. The texts
+				// of the refusals also count.
 				atOnce := runtime.GOMAXPROCS(0) - 1
 				most := int64((fit+atOnce)*size + streams*100)
 				if used := s.Stats().AnswersBuffered; used > most {
@@ -179,7 +180,7 @@ func TestAnswerBudget(t *testing.T) {
 	}
 }
 
-// begin reads until n answers have begun.
+// readBegun reads frames until n answers have begun.
 func readBegun(c *filotest.RawHTTP2, n int) {
 	c.T.Helper()
 	for begun := 0; begun < n; {
@@ -195,8 +196,8 @@ func readBegun(c *filotest.RawHTTP2, n int) {
 	}
 }
 
-// A request's memory is free when its handler has returned, however long its answer waits: otherwise a client that refers to a large field
-// of HPACK's table would take up much memory with a few bytes.
+// The server releases a request's memory when its handler has returned, even if the answer still waits. Otherwise a client that refers to a
+// large field in HPACK's table could occupy much memory with a few bytes.
 func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
 	const requests, size = 100, 3500
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -221,8 +222,8 @@ func TestHTTP2WaitingAnswersKeepNoRequests(t *testing.T) {
 	})
 }
 
-// If clients open their windows but don't read their sockets, the bytes that streaming handlers have written ahead are bounded for all
-// clients together.
+// If clients open their windows but don't read from their sockets, a limit for all clients together bounds the bytes that streaming handlers
+// have written ahead.
 func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 	const conns, streams, limit = 3, 20, 2 << 20
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -253,7 +254,8 @@ func TestAnswerBudgetOfUnreadSockets(t *testing.T) {
 	})
 }
 
-// On a connection whose client doesn't read, much of one streamed answer waits without its handler, and little of each other answer.
+// If a connection's client doesn't read, the server buffers a large part of one streamed answer, whose handler need not wait, and a small
+// part of each other answer.
 func TestUnsentStreamsOfAConnection(t *testing.T) {
 	const streams, much, little = 20, 256 << 10, 16 << 10
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -285,7 +287,8 @@ func TestUnsentStreamsOfAConnection(t *testing.T) {
 	})
 }
 
-// While the windows are closed, nothing of a parked stream's queue is copied. All of it comes when they open, the connection's window last.
+// While the windows are closed, the server copies nothing from a parked stream's queue. It sends all of the queue when they open, the
+// connection's window last.
 func TestParkedStreamsCopyNothingAhead(t *testing.T) {
 	const streams, size, messages = 20, 10 << 10, 20
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// bodyServer has handlers that hold their request's body: "/hold" reads it when the test says so, "/drop" doesn't, "/panic" panics. "/echo"
-// reads at once.
+// bodyServer has handlers that wait for the test before they use their request's body: "/hold" then reads it, "/drop" returns without reading
+// it, and "/panic" panics. "/echo" reads the body at once.
 type bodyServer struct {
 	*filotest.Server
 	begun, release chan struct{}
@@ -46,7 +46,7 @@ func serveBodies(t *testing.T, config *filo.Server) *bodyServer {
 	return s
 }
 
-// begin sends a request whose body is still to come, and waits for its handler.
+// begin sends a request without its body, and waits until the handler runs.
 func (s *bodyServer) begin(c *http2Raw, path string) uint32 {
 	c.t.Helper()
 	id := c.ask(path, true)
@@ -54,20 +54,20 @@ func (s *bodyServer) begin(c *http2Raw, path string) uint32 {
 	return id
 }
 
-// awaitBuffered waits until more than n bytes are buffered, or none if n is 0.
+// awaitBuffered waits until more than n bytes are buffered, or until none are if n is 0.
 func (s *bodyServer) awaitBuffered(t *testing.T, n int64) {
 	t.Helper()
 	filotest.Await(t, "bodies to be buffered", func() bool { return n == 0 && s.Stats().BodiesBuffered == 0 || n > 0 && s.Stats().BodiesBuffered > n })
 }
 
-// fill makes a request whose body takes up half of the budget of 2,000 bytes. From then on no client may have more than one thirty-second
-// of the budget.
+// fill makes a request whose body takes half of the budget of 2,000 bytes. From then on, no client may use more than one thirty-second of the
+// budget.
 func (s *bodyServer) fill(t *testing.T, c *http2Raw) uint32 {
 	t.Helper()
 	id := s.begin(c, "/hold")
 	c.WriteData(id, false, make([]byte, 800))
 	s.awaitBuffered(t, 799)
-	c.WriteData(id, false, make([]byte, 100)) // still less than half, but more with the room that a growing buffer gets
+	c.WriteData(id, false, make([]byte, 100)) // still less than half, but more than half with the unused capacity of the growing buffer
 	s.awaitBuffered(t, 1_000)
 	return id
 }
@@ -83,7 +83,7 @@ func (c *http2Raw) refused(id uint32, code http2.ErrCode) {
 	})
 }
 
-// answer awaits the head of a stream's answer, and returns its status.
+// answer waits for the head of a stream's answer, and returns the status.
 func (c *http2Raw) answer(id uint32) (status string) {
 	c.t.Helper()
 	c.await("an answer", func(f http2.Frame) bool {
@@ -100,8 +100,8 @@ func (c *http2Raw) answer(id uint32) (status string) {
 	return status
 }
 
-// Beyond the limit new requests are refused, and handlers that haven't read what has arrived of their bodies get a 503. Handlers that wait
-// for their bodies don't. The memory of bytes that were read is free again.
+// Beyond the limit, the server refuses new requests. A handler that hasn't read the buffered part of its body gets a 503 as the error, but a
+// handler that is waiting for its body doesn't. The memory of bytes is released when they have been read.
 func TestHTTP2BodiesLimit(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
@@ -145,7 +145,8 @@ func TestHTTP2BodiesLimit(t *testing.T) {
 	}
 }
 
-// A request whose body the server still awaits is refused in a way that lets the client try again, and its handler isn't called.
+// If the server is still waiting for a request's body before it calls the handler, it refuses the request in a way that allows the client to
+// retry. It doesn't call the handler.
 func TestHTTP2BodiesAwaited(t *testing.T) {
 	config := &filo.Server{MaxBufferedBodies: 2_000}
 	s := serveBodies(t, config)
@@ -157,7 +158,7 @@ func TestHTTP2BodiesAwaited(t *testing.T) {
 	close(s.release)
 }
 
-// A client's share counts for its connection, or for its address if MaxConnsPerIP is set.
+// A client's share of the budget applies to its connection, or to its address if MaxConnsPerIP is set.
 func TestHTTP2BodiesOfOneClient(t *testing.T) {
 	for name, perAddress := range map[string]int{"connection": 0, "address": 10} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +177,7 @@ func TestHTTP2BodiesOfOneClient(t *testing.T) {
 	}
 }
 
-// However a request ends, the memory of its body comes back.
+// However a request ends, the memory of its body is released.
 func TestHTTP2BodiesComeBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		path string
@@ -212,14 +213,14 @@ func TestHTTP2BodiesComeBack(t *testing.T) {
 	}
 }
 
-// ping returns when the server has read everything that was sent before.
+// ping sends a PING and waits for the answer. By then, the server has read everything that was sent before.
 func (c *http2Raw) ping() {
 	c.t.Helper()
 	c.WritePing(false, [8]byte{1})
 	c.await("the answer to PING", func(f http2.Frame) bool { return f.Header().Type == http2.FramePing })
 }
 
-// A handler that reads its body is woken even while another handler runs in the worker of the connection.
+// A handler that waits for its body is woken even while another handler runs in the worker that reads the connection.
 func TestHTTP2BodyBesideHandler(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		waits, read := make(chan struct{}), make(chan string, 1)
@@ -248,8 +249,8 @@ func TestHTTP2BodyBesideHandler(t *testing.T) {
 	})
 }
 
-// A body whose handler wants it whole comes slowly, but fast enough: the bytes that come count for the rate although they don't wake the
-// handler.
+// A body that its handler reads with Body arrives slowly, but faster than the minimum rate. The arriving bytes count toward the rate although
+// they don't wake the handler.
 func TestHTTP2GatheredSlowly(t *testing.T) {
 	t.Parallel()
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -271,8 +272,8 @@ func TestHTTP2GatheredSlowly(t *testing.T) {
 	})
 }
 
-// A handler whose client only announces a body has no buffer for it: a connection may have many such handlers, and no budget counts small
-// buffers.
+// If a client only announces a body, the server doesn't allocate a buffer for it. A connection may have many such requests, and no budget
+// counts small buffers.
 func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 	const requests = 100
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -292,7 +293,7 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 			return c.Text(200, "ok")
 		}})
 		c, next := dial(), uint32(1)
-		// ask returns by how much requests make memory grow while their handlers wait.
+		// ask makes requests, and returns by how much memory has grown while their handlers wait.
 		ask := func(path string, end bool, fields ...string) (first uint32, grown int64) {
 			before := filotest.HeapInUse()
 			first = next
@@ -304,7 +305,7 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 			filotest.Await(t, "the handlers", func() bool { return running.Load() == requests })
 			return first, int64(filotest.HeapInUse()) - int64(before)
 		}
-		first, _ := ask("/other", true) // so that the workers exist
+		first, _ := ask("/other", true) // start the workers, so that they aren't measured
 		for range requests {
 			proceed <- struct{}{}
 		}
@@ -322,7 +323,7 @@ func TestHTTP2AnnouncedBodiesTakeNoBuffer(t *testing.T) {
 	})
 }
 
-// Requests beyond the streams that a client may have, and clients that waste time.
+// The server counts the refusal of streams beyond MaxConcurrentStreams, and of connections with too many glitches.
 func TestHTTP2RefusalCounts(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	config := &filo.Server{Handler: filo.Offload(func(c *filo.Ctx) error {
@@ -341,7 +342,7 @@ func TestHTTP2RefusalCounts(t *testing.T) {
 		t.Errorf("after a request too many: %+v", got)
 	}
 	for range 100 {
-		c.WriteWindowUpdate(1, 0) // a fault of the stream, which the first one has ended
+		c.WriteWindowUpdate(1, 0) // an error of stream 1, which the first WINDOW_UPDATE has already ended
 		c.ask("/", false)
 	}
 	filotest.Await(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })

@@ -14,9 +14,9 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// The tests in this file are about habits of common clients. None of them may make the server end the connection.
+// The tests in this file imitate common clients. None of their habits may make the server end the connection.
 
-// wantNoRefusals fails the test if the server has refused something, or ended a connection because of glitches.
+// wantNoRefusals checks that the server has refused no request, and hasn't ended a connection because of glitches.
 func wantNoRefusals(t *testing.T, s *filo.Server) {
 	t.Helper()
 	if refusals := s.Stats().Refusals; refusals != (filo.Refusals{}) {
@@ -24,7 +24,7 @@ func wantNoRefusals(t *testing.T, s *filo.Server) {
 	}
 }
 
-// net/http's client opens the window of a stream for every 4 KB that the program reads, even if the whole answer came long ago.
+// net/http's client sends WINDOW_UPDATE for every 4 KB of an answer that the program reads, even if the whole answer has arrived long ago.
 func TestHTTP2ClientReadsInPieces(t *testing.T) {
 	const size, answers = 64 << 10, 100
 	body := randomBytes(size)
@@ -69,7 +69,7 @@ func TestHTTP2ClientReadsInPieces(t *testing.T) {
 	})
 }
 
-// Frames that clients send because of an answer, or after it. Each kind is sent for many answers on one connection.
+// Clients send some kinds of frames because of an answer, or after it. This test sends each kind after many answers on one connection.
 func TestHTTP2ClientsBehindAnAnswer(t *testing.T) {
 	const rounds = 60
 	large := strings.Repeat("x", 60_000)
@@ -77,7 +77,7 @@ func TestHTTP2ClientsBehindAnAnswer(t *testing.T) {
 		path    string
 		upload  bool // the request has a body that doesn't end
 		behind  func(c *frameClient, stream uint32)
-		refused bool // no client does the following
+		refused bool // no known client sends these frames
 	}{
 		"updates of 4 KB (Go)": {path: "/large", behind: func(c *frameClient, stream uint32) {
 			for range len(large) / 4096 {
@@ -136,7 +136,7 @@ func TestHTTP2ClientsBehindAnAnswer(t *testing.T) {
 	}
 }
 
-// whole reads until the answer on a stream has ended.
+// whole reads frames until the answer on a stream has ended.
 func (c *frameClient) whole(stream uint32) error {
 	for {
 		switch frame, err := c.ReadFrame(); f := frame.(type) {
@@ -158,8 +158,8 @@ func (c *frameClient) whole(stream uint32) error {
 	}
 }
 
-// The users of a proxy, or of gRPC, share a connection, and cancel requests: as long as a client lets as many requests be answered as it
-// cancels, no cancellation is a glitch.
+// The users of a proxy or of gRPC share a connection, and cancel requests. As long as at least as many requests are answered as are
+// cancelled, no cancellation counts as a glitch.
 func TestHTTP2ClientsCancel(t *testing.T) {
 	const glitches = 20
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -191,7 +191,7 @@ func TestHTTP2ClientsCancel(t *testing.T) {
 	})
 }
 
-// net/http's client sends a PING with the RST_STREAM of a request that its program gives up. Together they are one glitch.
+// When a program cancels a request, net/http's client sends RST_STREAM and a PING. Together they count as one glitch.
 func TestHTTP2ClientGivesUp(t *testing.T) {
 	const requests = 30
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// connectAnswers are handlers that answer CONNECT with a 2xx in all ways, each with its answer's body.
+// connectAnswers returns handlers for all ways to answer CONNECT with a 2xx, each with the expected body.
 func connectAnswers(t *testing.T) map[string]struct {
 	handler filo.Handler
 	body    string
@@ -64,7 +64,7 @@ func connectAnswers(t *testing.T) map[string]struct {
 		"parked": {func(c *filo.Ctx) error {
 			p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
 			if err != nil {
-				return nil // so it is by HTTP/2 and for a carried request
+				return nil // Hijack fails over HTTP/2 and for a carried request
 			}
 			p.Write([]byte("parked"))
 			p.End()
@@ -77,7 +77,7 @@ func connectAnswers(t *testing.T) map[string]struct {
 	}
 }
 
-// connectRefusing answers CONNECT by a handler, and counts other requests.
+// connectRefusing calls handler for CONNECT, and counts other requests.
 func connectRefusing(handler filo.Handler, others *atomic.Int32) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if c.Method() != "CONNECT" {
@@ -88,7 +88,7 @@ func connectRefusing(handler filo.Handler, others *atomic.Int32) filo.Handler {
 	}
 }
 
-// wantTunnel sends CONNECT, followed by bytes that look like a request, and wants an answer without framing and then the connection's end.
+// wantTunnel sends CONNECT, followed by bytes that look like a request. The answer must have no framing fields, and then the connection must end.
 func wantTunnel(t *testing.T, conn net.Conn, body string, others *atomic.Int32) {
 	t.Helper()
 	c := filotest.NewClient(t, conn)
@@ -105,8 +105,8 @@ func wantTunnel(t *testing.T, conn net.Conn, body string, others *atomic.Int32) 
 	}
 }
 
-// RFC 9110, section 9.3.6: after 2xx to CONNECT the connection is a tunnel, for which no framing fields are sent. What the client has sent
-// by then isn't a request.
+// RFC 9110, section 9.3.6: after a 2xx to CONNECT the connection is a tunnel, so the answer has no framing fields. Bytes that the client
+// sends after the CONNECT aren't a request.
 func TestConnect(t *testing.T) {
 	for name, test := range connectAnswers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// A CONNECT that net/http has received is answered in the same way.
+// A CONNECT that net/http's server has received gets the same answer.
 func TestConnectCarried(t *testing.T) {
 	for name, test := range connectAnswers(t) {
 		if name == "parked" {
@@ -136,7 +136,7 @@ func TestConnectCarried(t *testing.T) {
 	}
 }
 
-// By HTTP/2 the tunnel is the stream: it ends, and its siblings go on.
+// Over HTTP/2, the tunnel is the stream. The stream ends, and other streams continue.
 func TestConnectHTTP2(t *testing.T) {
 	for name, test := range connectAnswers(t) {
 		if name == "parked" {
@@ -173,7 +173,7 @@ func TestConnectHTTP2(t *testing.T) {
 	}
 }
 
-// The refusal of a CONNECT is an answer like any other, and a handler can't answer a CONNECT by an upgrade.
+// A refusal of CONNECT is an ordinary answer. A handler can't answer a CONNECT with an upgrade.
 func TestConnectRefused(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Method() == "CONNECT" {

@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// differentialRequests are sent by both protocols: method, path, body and fields.
+// differentialRequests are sent over HTTP/1.1 and HTTP/2. Each lists method, path, body and fields.
 var differentialRequests = [][]string{
 	{"GET", "/", ""}, {"HEAD", "/", ""}, {"OPTIONS", "/", ""}, {"DELETE", "/", ""}, {"PUT", "/echo", "content"}, {"POST", "/echo", ""},
 	{"POST", "/echo", strings.Repeat("long ", 10_000)}, {"POST", "/unread", strings.Repeat("x", 5000)}, {"POST", "/form", "a=1&b=2&a=3",
@@ -39,10 +39,10 @@ var differentialRequests = [][]string{
 	{"POST", "/toolarge", strings.Repeat("x", 70_000)},
 }
 
-// differentialSkips are the fields that the two protocols define differently, and Date.
+// differentialSkips lists fields that aren't compared: those that the two protocols define differently, and Date.
 var differentialSkips = []string{"Date", "Connection", "Transfer-Encoding", "Keep-Alive"}
 
-// exchangeOf makes a request, and describes all that the client sees of the answer.
+// exchangeOf makes a request, and describes everything that the client receives.
 func exchangeOf(client *http.Client, url string, r []string) string {
 	var seen strings.Builder
 	ctx, cancel := context.WithTimeout(context.Background(), filotest.Bound)
@@ -91,7 +91,7 @@ func exchangeOf(client *http.Client, url string, r []string) string {
 	return seen.String()
 }
 
-// differ compares what clients of two servers see.
+// differ makes the same requests with two clients, and compares the answers.
 func differ(t *testing.T, requests [][]string, names [2]string, clients [2]*http.Client, urls [2]string) {
 	t.Helper()
 	for _, r := range requests {
@@ -120,7 +120,7 @@ func plainClient(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// The same requests get the same answers by both protocols.
+// The same requests get the same answers over HTTP/1.1 and HTTP/2.
 func TestHTTP2AnswersAsHTTP1(t *testing.T) {
 	path, large := differentialFile(t), strings.Repeat("large ", 100_000)
 	compressed := middleware.Compress()(func(c *filo.Ctx) error { return c.Text(200, large) })
@@ -212,7 +212,7 @@ func TestHTTP2AnswersAsHTTP1(t *testing.T) {
 	})
 }
 
-// By both protocols a handler of net/http gives the same answers as on net/http's own server.
+// Over both protocols, a net/http handler gives the same answers on filo as on net/http's server.
 func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 	path := differentialFile(t)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -278,8 +278,8 @@ func TestHTTP2AnswersAsNetHTTP(t *testing.T) {
 	})
 	theirs := httptest.NewServer(handler)
 	defer theirs.Close()
-	// Left out are features of filo's server that net/http's doesn't have, and documented differences. With trailers, HTTP/1.1 can't send
-	// the length that HTTP/2 sends.
+	// These requests aren't compared, because they test features that net/http's server lacks, or documented differences. With trailers,
+	// HTTP/1.1 can't send the Content-Length that HTTP/2 sends.
 	requests := slices.DeleteFunc(slices.Clone(differentialRequests), func(r []string) bool {
 		return slices.Contains([]string{"/compressed", "/error", "/cut", "/trailer", "/timeout", "/toolarge", "/status/205"}, r[1])
 	})

@@ -15,7 +15,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// DuplexReader's reader waits on one goroutine while the handler answers on its own, and fails when the handler has returned.
+// A goroutine can wait in the reader of DuplexReader while the handler answers on its own goroutine. After the handler has returned, the
+// reader fails.
 func TestHTTP2DuplexReader(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		late := make(chan io.Reader, 1)
@@ -38,7 +39,7 @@ func TestHTTP2DuplexReader(t *testing.T) {
 				}
 			}()
 			w := c.Stream()
-			w.WriteString("begin\n") // while the goroutine waits
+			w.WriteString("begin\n") // while the other goroutine waits in Read
 			w.Flush()
 			for line := range lines {
 				w.WriteString(strings.ToUpper(line) + "\n")
@@ -94,7 +95,7 @@ func TestHTTP2DuplexReaderDeadline(t *testing.T) {
 	})
 }
 
-// Over HTTP/1.1 there is no such reader, and the body stays the handler's.
+// Over HTTP/1.1, DuplexReader returns no reader, and the handler can still read the body.
 func TestDuplexReaderHTTP1(t *testing.T) {
 	server := servertest.New(t, func(c *filo.Ctx) error {
 		if _, ok := c.Request.DuplexReader(); ok {

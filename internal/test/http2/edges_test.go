@@ -22,7 +22,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Once a request is answered, it no longer counts as one that waits for its body: another connection's request may have its memory by then.
+// The server must forget that a request waits for its body as soon as the request is answered, because another connection's request may then
+// reuse its memory.
 func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		var second *filotest.RawHTTP2
@@ -35,7 +36,7 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 				second.Send()
 			}
 			if c.Path() == "/undecided" {
-				return c.NoContent() // so that nothing waits to be sent
+				return c.NoContent() // so that no answer waits to be sent
 			}
 			return c.Text(200, c.Path()+" "+string(body))
 		})})
@@ -47,7 +48,7 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 		second.WantAnswer(1, "200 /second ")
 		for round := range 20 {
 			id := uint32(3 + 1000*round)
-			// More requests than a turn has room for follow a request whose class isn't known yet.
+			// A request whose class isn't known yet is followed by more requests than one turn can hold.
 			first.Request(id, "/undecided", false, ":method", "POST").Data(id, true, []byte("x"))
 			last := id
 			for i := range 300 {
@@ -68,11 +69,11 @@ func TestHTTP2UndecidedIsForgotten(t *testing.T) {
 	})
 }
 
-// The connection of a handler that hangs goes to another worker, even if the seat was lost before the handler began.
+// If a handler hangs, another worker takes its connection over, even if the leader had lost its seat before the handler began.
 func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	filotest.NeedLoops(t)
 	var delay atomic.Bool
-	var retakes atomic.Uint64 // the count before the request
+	var retakes atomic.Uint64 // Stats.Retakes before the request
 	release, stuck := make(chan struct{}), make(chan struct{})
 	var s *filotest.Server
 	config := &filo.Server{Leaders: 1, ConnState: func(_ net.Conn, state filo.ConnState) {
@@ -89,7 +90,7 @@ func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	s, dial := filotest.ServeRawHTTP2(t, config, false)
 	c := dial()
 	id := uint32(1)
-	for ; id < 1000; id += 2 { // the handler becomes known as quick
+	for ; id < 1000; id += 2 { // until the server has measured the handler as quick
 		c.Request(id, "/quick", true).Send()
 		c.WantAnswer(id, "200 /quick")
 	}
@@ -106,7 +107,7 @@ func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	c.WantAnswer(id, "200 /stuck")
 }
 
-// A body that comes faster than its handler reads takes up no more memory than its windows.
+// If a body arrives faster than its handler reads, it takes no more memory than the flow-control windows allow.
 func TestHTTP2BodyIsBounded(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const total = 4 << 20
@@ -118,7 +119,7 @@ func TestHTTP2BodyIsBounded(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			for read < total {
 				for sent.Load() < min(read+50_000, total) {
-					time.Sleep(time.Millisecond) // so that some of the body always waits
+					time.Sleep(time.Millisecond) // so that some unread bytes always wait
 				}
 				n, err := c.BodyReader().Read(b)
 				if err != nil {
@@ -152,7 +153,7 @@ func TestHTTP2BodyIsBounded(t *testing.T) {
 	})
 }
 
-// A client that takes a large answer slowly is still listened to: it may reset the answer, or ask for another.
+// While the server sends a large answer to a slow client, it still reads from the client, which may reset the stream or send another request.
 func TestHTTP2ListensWhileSending(t *testing.T) {
 	large := make([]byte, 64<<20)
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -180,7 +181,7 @@ func TestHTTP2ListensWhileSending(t *testing.T) {
 	})
 }
 
-// If user code panics or ends its goroutine, at most its connection is lost.
+// If ConnState panics or ends its goroutine, at most its connection is lost.
 func TestHTTP2ConnStatePanics(t *testing.T) {
 	for _, test := range []struct {
 		at     string
@@ -204,7 +205,7 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 				c.Request(1, "/", true).Send()
 				if test.at != "new" {
 					c.WantAnswer(1, "200 ok")
-					filotest.Await(t, "an idle connection", idle.Load) // Stats would show it too early
+					filotest.Await(t, "an idle connection", idle.Load) // Stats reports the idle state before ConnState is called
 					armed.Store(true)
 					c.Request(3, "/", true).Send()
 				}
@@ -231,7 +232,7 @@ func TestHTTP2ConnStatePanics(t *testing.T) {
 	}
 }
 
-// ServeConn returns, and the program lives on, when user code panics in a worker that has taken the connection over.
+// If ConnState panics in a worker that has taken the connection over, ServeConn returns, and the program survives.
 func TestHTTP2ServeConnPanics(t *testing.T) {
 	for _, at := range []filo.ConnState{filo.StateIdle, filo.StateClosed} {
 		var armed atomic.Bool
@@ -334,7 +335,7 @@ func (f readFunc) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// After RST_STREAM nothing comes on the stream: filotest's client checks that.
+// The server sends nothing on a stream after RST_STREAM: filotest's client checks this.
 func TestHTTP2NothingBehindReset(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: filo.Inline(func(c *filo.Ctx) error {
@@ -349,7 +350,7 @@ func TestHTTP2NothingBehindReset(t *testing.T) {
 			c.WantAnswer(id, "200 ok")
 		}
 		c.Request(501, "/aborts", false, ":method", "POST", "content-length", "33")
-		for i := range 33 { // the padding gives the client credit, just before the handler runs
+		for i := range 33 { // the server returns the padding with WINDOW_UPDATE, just before the handler runs
 			c.Add(func(f *http2.Framer) { f.WriteDataPadded(501, i == 32, []byte("x"), make([]byte, 255)) })
 		}
 		c.Send()
@@ -359,7 +360,7 @@ func TestHTTP2NothingBehindReset(t *testing.T) {
 	})
 }
 
-// When a connection ends because of an error, none of its handlers goes on waiting, even if its client doesn't read.
+// When a connection ends because of an error, none of its handlers keeps waiting, even if the client doesn't read.
 func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 	large := make([]byte, 64<<20)
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -386,12 +387,12 @@ func TestHTTP2ErrorEndsHandlers(t *testing.T) {
 	})
 }
 
-// If the time-out answers while the handler waits for its body, the handler learns that at once, whatever its client does. A handler of
-// net/http does, too.
+// If a time-out answers while the handler waits for its body, the handler's Read fails at once, whatever the client does. This also holds for
+// a net/http handler.
 func TestHTTP2ReadAfterTimeout(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		ended := make(chan error, 1)
-		read := func(r io.Reader) { // as a handler reads
+		read := func(r io.Reader) { // called by the handlers
 			_, err := io.Copy(io.Discard, r)
 			ended <- err
 		}
@@ -420,7 +421,7 @@ func TestHTTP2ReadAfterTimeout(t *testing.T) {
 	})
 }
 
-// A stream that was over when its connection was taken from its handler isn't ended a second time.
+// If a stream has already ended when another worker takes the connection from the stream's handler, the stream isn't ended a second time.
 func TestHTTP2TakenWhenOver(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		release, stuck := make(chan struct{}), make(chan struct{}, 2)
@@ -448,7 +449,7 @@ func TestHTTP2TakenWhenOver(t *testing.T) {
 		filotest.Recv(t, stuck, "the handler")
 		c.WantAnswer(id, "503 Service Unavailable: the handler took too long\n")
 		c.Request(id+2, "/", true).Send()
-		c.WantAnswer(id+2, "200 ok") // so another worker has taken the connection
+		c.WantAnswer(id+2, "200 ok") // so another worker has taken the connection over
 		close(release)
 		c.Request(id+4, "/park", true).Send()
 		c.Add(func(f *http2.Framer) { f.WriteRSTStream(id+4, http2.ErrCodeCancel) }).Send()
@@ -487,7 +488,7 @@ func TestHTTP2GoAwayNeverRises(t *testing.T) {
 	})
 }
 
-// The end of an answer needs no window.
+// The server can end an answer without any window.
 func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		proceed := make(chan struct{})
@@ -521,7 +522,7 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 	})
 }
 
-// If the server always has an incomplete frame, but each frame is completed in time, the connection doesn't end by ReadHeaderTimeout.
+// If the server always holds an incomplete frame, but each frame is completed in time, ReadHeaderTimeout doesn't end the connection.
 func TestHTTP2FramesInPieces(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		const timeout = 200 * time.Millisecond
@@ -539,14 +540,14 @@ func TestHTTP2FramesInPieces(t *testing.T) {
 			c.Out.Truncate(whole + 5)
 			c.Send()
 			c.WantAnswer(id, "200 ok")
-			time.Sleep(timeout / 20) // the server waits meanwhile, and has a part of a frame
+			time.Sleep(timeout / 20) // the server waits with an incomplete frame
 			c.Out.Write(cut)
 		}
 	})
 }
 
-// A ConnContext that panics is called again for the next request: without the connection's values, a request might be served as another
-// user's.
+// If ConnContext panics, the server calls it again for the next request. A request served without the connection's values might be treated as
+// another user's.
 func TestHTTP2ConnContextPanics(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		type key struct{}
@@ -594,7 +595,7 @@ func TestHTTP2LargeHead(t *testing.T) {
 	})
 }
 
-// The preface may not take longer than a request's head.
+// ReadHeaderTimeout also limits the time for the preface.
 func TestHTTP2PrefaceTrickles(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{ReadHeaderTimeout: 50 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
@@ -619,7 +620,7 @@ func TestHTTP2PrefaceTrickles(t *testing.T) {
 	}
 }
 
-// "IdleTimeout is how long a connection may wait between requests": PINGs that the client sends meanwhile don't extend it.
+// "IdleTimeout is how long a connection may wait between requests": PINGs that the client sends in this time don't extend it.
 func TestHTTP2IdlePings(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{IdleTimeout: 200 * time.Millisecond, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})

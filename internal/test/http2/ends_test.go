@@ -22,14 +22,13 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// frameClient speaks HTTP/2 in frames.
+// frameClient is an HTTP/2 client that sends and reads single frames.
 type frameClient struct {
 	*http2.Framer
 	testing.TB
 }
 
-// eachFrames runs a test with a client that speaks in frames, over a socket and over a connection in memory. The client has already sent
-// its preface and the settings.
+// eachFrames runs a test with a frameClient, over a socket and over an in-memory connection. The client has already sent its preface and settings.
 func eachFrames(t *testing.T, test func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient)) {
 	run := func(t *testing.T, listener net.Listener, connect func() (net.Conn, error)) {
 		test(t, func(config *filo.Server, settings ...http2.Setting) *frameClient {
@@ -82,7 +81,7 @@ func (c *frameClient) request(stream uint32, method, path string, endStream bool
 	c.done(c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndStream: endStream, EndHeaders: true}))
 }
 
-// next describes the next frame.
+// next reads a frame, and describes it.
 func (c *frameClient) next() string {
 	c.Helper()
 	frame, err := c.ReadFrame()
@@ -117,14 +116,14 @@ func (c *frameClient) next() string {
 	return frame.Header().Type.String()
 }
 
-// await reads frames until one is as described.
+// await reads frames until one matches the description.
 func (c *frameClient) await(frame string) {
 	c.Helper()
 	for c.next() != frame {
 	}
 }
 
-// want reads the next frames, which must be as described.
+// want reads the next frames, which must match the descriptions.
 func (c *frameClient) want(frames ...string) {
 	c.Helper()
 	for _, want := range frames {
@@ -134,14 +133,14 @@ func (c *frameClient) want(frames ...string) {
 	}
 }
 
-// ping sends a PING. Its answer comes after everything that the server sends because of earlier frames.
+// ping sends a PING. The server's answer follows all frames that the server sends because of earlier ones.
 func (c *frameClient) ping(n byte) {
 	c.Helper()
 	c.done(c.WritePing(false, [8]byte{n}))
 }
 
-// The server resets a stream if its client has the whole answer, but doesn't end the request within a second. That also holds if the
-// client is silent and the server has no time-outs. So such a request doesn't keep its place, or the connection, for ever.
+// If a client doesn't end its request within a second after the whole answer, the server resets the stream, even if the client is silent and
+// the server has no time-outs. Otherwise such a request would occupy its place, and the connection, for ever.
 func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -162,7 +161,7 @@ func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 		c.want("HEADERS 3 200", `DATA 3 "ok" END`, "RST_STREAM 3 NO_ERROR") // and no RST_STREAM for stream 1
 		c.request(5, "POST", "/apart", false)
 		c.ping(1)
-		c.want("PING 1") // so another worker has the connection
+		c.want("PING 1") // so another worker serves the connection
 		apart <- struct{}{}
 		c.want("HEADERS 5 200", `DATA 5 "ok" END`, "RST_STREAM 5 NO_ERROR")
 		if open := server.Stats().Streams; open != 0 {
@@ -171,7 +170,7 @@ func TestHTTP2AnswerBeforeRequestEnds(t *testing.T) {
 	})
 }
 
-// A final answer to a request that waits for a 100 is followed by a reset no sooner than any other answer.
+// If a client waits for a 100 and gets a final answer instead, RST_STREAM doesn't follow sooner than after other answers.
 func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		c := dial(&filo.Server{Handler: route(map[string]filo.Handler{
@@ -184,7 +183,7 @@ func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
 		c.request(1, "POST", "/refused", false, "expect", "100-continue", "content-length", "4")
 		c.want("HEADERS 1 401", `DATA 1 "no" END`)
 		c.ping(1)
-		c.want("PING 1") // a reset that comes with the answer makes curl lose it
+		c.want("PING 1") // if RST_STREAM comes together with the answer, curl loses the answer
 		c.done(c.WriteRSTStream(1, http2.ErrCodeNo))
 		c.request(3, "POST", "/read", false, "expect", "100-continue", "content-length", "4")
 		c.want("HEADERS 3 100")
@@ -196,8 +195,8 @@ func TestHTTP2AnswerInPlaceOfContinue(t *testing.T) {
 	})
 }
 
-// A client that reads its answer only after it has sent its whole request, as Java's does, can send all of it: the server opens the
-// stream's window again for all bytes that come, before the answer, while the handler still runs, and afterwards.
+// A client that reads its answer only after it has sent its whole request, as Java's does, can send all of it: the server opens the stream's
+// window again for all bytes that arrive, even before the answer, while the handler runs, and after the answer.
 func TestHTTP2AnswerBeforeLargeBody(t *testing.T) {
 	const size, piece = 600 << 10, 16 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -233,7 +232,7 @@ func TestHTTP2AnswerBeforeLargeBody(t *testing.T) {
 					continue
 				}
 				if sent == 64<<10-1 && path != "/" {
-					apart <- struct{}{} // the whole window has come before the handler returns
+					apart <- struct{}{} // the handler returns only after a whole window of bytes has arrived
 				}
 				for more := false; !more; {
 					frame, err := c.ReadFrame()
@@ -257,7 +256,7 @@ func TestHTTP2AnswerBeforeLargeBody(t *testing.T) {
 	})
 }
 
-// An answer to HEAD ends with its head, a streamed one too.
+// An answer to HEAD ends with its head, even if the handler streams.
 func TestHTTP2HeadOfStream(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		more := make(chan struct{})
@@ -281,7 +280,7 @@ func TestHTTP2HeadOfStream(t *testing.T) {
 	})
 }
 
-// A client that doesn't open its window for the rest of an answer is given up after WriteTimeout, however long the connection may be idle.
+// If a client doesn't open its window for the rest of an answer, the server ends the stream after WriteTimeout, whatever the IdleTimeout is.
 func TestHTTP2AnswerWithoutWindow(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		apart := make(chan struct{})
@@ -298,7 +297,7 @@ func TestHTTP2AnswerWithoutWindow(t *testing.T) {
 	})
 }
 
-// A piece of an answer that waits for the client's window costs memory for its own size, not for that of everything that waits.
+// If an answer waits for the client's window, each further piece allocates only memory for its own size, not for all waiting pieces.
 func TestHTTP2PiecesWithoutWindow(t *testing.T) {
 	const size = 4 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -334,7 +333,7 @@ func TestHTTP2PiecesWithoutWindow(t *testing.T) {
 	})
 }
 
-// After the deadline for writing nothing more is sent, and the stream is reset. A later deadline doesn't change that.
+// After the write deadline, the server sends nothing more, and resets the stream. A later deadline doesn't change that.
 func TestHTTP2WriteDeadline(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		arrived := make(chan struct{})
@@ -344,7 +343,7 @@ func TestHTTP2WriteDeadline(t *testing.T) {
 			if err := stream.Flush(); err != nil {
 				t.Error(err)
 			}
-			<-arrived // flushed bytes may wait behind another writer, and a reset drops bytes that wait
+			<-arrived // another goroutine may still have to send flushed bytes, and a reset drops unsent bytes
 			for _, deadline := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(time.Hour)} {
 				if err := c.SetWriteDeadline(deadline); err != nil {
 					t.Error(err)
@@ -373,7 +372,8 @@ func TestHTTP2WriteDeadline(t *testing.T) {
 	})
 }
 
-// A trailer may follow any answer whose status permits one, and the answer keeps its length. The head says which fields follow.
+// A trailer section may follow any answer whose status permits one. The answer keeps its Content-Length, and its head announces the trailer's
+// fields.
 func TestHTTP2Trailers(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		trailer := func(answer filo.Handler) filo.Handler {
@@ -396,7 +396,7 @@ func TestHTTP2Trailers(t *testing.T) {
 				return c.Stream().Flush()
 			}),
 			"/none": trailer(func(c *filo.Ctx) error { return c.NoContent() }),
-			"/unfit": func(c *filo.Ctx) error { // none of the fields may stand there
+			"/unfit": func(c *filo.Ctx) error { // none of these fields is allowed in a trailer section
 				c.Response.Trailer.Set("Content-Length", "1")
 				return c.Text(200, "unfit")
 			},
@@ -433,7 +433,7 @@ func TestHTTP2Trailers(t *testing.T) {
 	})
 }
 
-// A client that has begun with HTTP/2 and asks for nothing is idle: ConnState says so, and a shutdown doesn't wait for its first request.
+// A client that has begun HTTP/2 but sent no request is idle: ConnState reports this, and a shutdown doesn't wait for its first request.
 func TestHTTP2Silent(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		var mu sync.Mutex
@@ -452,7 +452,7 @@ func TestHTTP2Silent(t *testing.T) {
 	})
 }
 
-// After the head of a 2xx to CONNECT come a tunnel's bytes: no trailer section is sent or announced.
+// The bytes of a tunnel follow the head of a 2xx to CONNECT, so the server neither announces nor sends a trailer section.
 func TestHTTP2ConnectWithoutTrailer(t *testing.T) {
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
 		c := dial(&filo.Server{Handler: func(c *filo.Ctx) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// SETTINGS cost the client more while thousands of streams are open, since each of these may get another window.
+// A SETTINGS frame counts as more glitches while thousands of streams are open, since it may change the window of each stream.
 func TestHTTP2SettingsOfManyStreams(t *testing.T) {
-	const streams, floods = 1280, 200 // without the streams, 500 SETTINGS are too many
+	const streams, floods = 1280, 200 // without open streams, only 500 SETTINGS would be too many
 	s, dial := filotest.ServeRawHTTP2(t, &filo.Server{
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }, HTTP2: filo.HTTP2Options{MaxConcurrentStreams: streams},
 	}, false)
@@ -35,13 +35,14 @@ func TestHTTP2SettingsOfManyStreams(t *testing.T) {
 	filotest.Await(t, "the connection to be ended", func() bool { return s.Stats().Refusals.HTTP2Calm == 1 })
 }
 
-// The bytes of a body are credited once, whether the handler reads them before or after the client has reset the stream.
+// The server returns the bytes of a body to the connection's window exactly once, whether the handler reads them before or after the client
+// has reset the stream.
 func TestHTTP2CreditedOnce(t *testing.T) {
 	const streams, size = 8, 8 << 10
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		begun, reset, read := make(chan struct{}, streams), make(chan struct{}), make(chan int, streams)
 		_, dial := serve(&filo.Server{
-			// The windows don't grow, so the increments add up to the bytes that have come.
+			// The windows don't grow, so the increments add up to the number of bytes that have arrived.
 			HTTP2: filo.HTTP2Options{MaxStreamWindow: 1, MaxConnWindow: 1},
 			Handler: func(c *filo.Ctx) error {
 				if c.Path() == "/last" {
@@ -81,7 +82,7 @@ func TestHTTP2CreditedOnce(t *testing.T) {
 	})
 }
 
-// The size of HPACK's table changes while handlers answer on other goroutines, and each block can be decoded.
+// While handlers answer on other goroutines, the client changes the size of HPACK's table. It must be able to decode each block.
 func TestHTTP2TableSizeWhileAnswering(t *testing.T) {
 	const requests = 150
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
@@ -92,7 +93,7 @@ func TestHTTP2TableSizeWhileAnswering(t *testing.T) {
 		c := dial()
 		for i := range uint32(requests) {
 			c.Books.Lock()
-			c.Lowered = append(c.Lowered, filotest.RawLowered{}) // another acknowledgement is due
+			c.Lowered = append(c.Lowered, filotest.RawLowered{}) // the client expects another acknowledgement
 			c.Books.Unlock()
 			c.Add(func(f *http2.Framer) {
 				f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: [...]uint32{0, 4096, 100}[i%3]})
@@ -110,9 +111,9 @@ func TestHTTP2TableSizeWhileAnswering(t *testing.T) {
 	})
 }
 
-// With ConnState set, a request whose handler runs where it was read starts no goroutine, and the connection is idle after each.
+// If ConnState is set, a request whose handler runs in the leader still starts no goroutine. The connection becomes idle after each request.
 func TestHTTP2IdleWithoutGoroutine(t *testing.T) {
-	filotest.NeedLoops(t) // in the other driver a goroutine sends each answer
+	filotest.NeedLoops(t) // with the blocking driver, a goroutine sends each answer
 	const requests = 200
 	idle := make(chan struct{}, 2*requests)
 	_, dial := filotest.ServeRawHTTP2(t, &filo.Server{

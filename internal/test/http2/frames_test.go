@@ -17,10 +17,10 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// framesHTTP2 is a client that sends frames as a test wants them.
+// framesHTTP2 is a client that sends any frames.
 type framesHTTP2 struct {
 	*http2.Framer
-	out    bytes.Buffer // frames that the Framer has written and send hasn't sent yet
+	out    bytes.Buffer // frames that the Framer has written, but send hasn't sent yet
 	conn   net.Conn
 	fields bytes.Buffer
 	t      testing.TB
@@ -40,7 +40,7 @@ func dialFramesHTTP2(t testing.TB, addr string) *framesHTTP2 {
 	return c
 }
 
-// send sends the frames that were written.
+// send sends the written frames.
 func (c *framesHTTP2) send() {
 	c.t.Helper()
 	if _, err := c.conn.Write(c.out.Bytes()); err != nil {
@@ -67,7 +67,7 @@ func (c *framesHTTP2) request(id uint32, path string, endStream bool, fields ...
 	c.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.fields.Bytes(), EndStream: endStream, EndHeaders: true})
 }
 
-// Requests that wait for their handlers aren't run if the client has left, although its requests are read one after the other.
+// If the client has disconnected, the server doesn't run the handlers of its waiting requests, although it reads the requests one after the other.
 func TestHTTP2ClientLeft(t *testing.T) {
 	filotest.NeedLoops(t)
 	const requests = 100
@@ -80,7 +80,7 @@ func TestHTTP2ClientLeft(t *testing.T) {
 		c.request(1+2*i, "/", true)
 	}
 	c.send()
-	c.conn.Close() // before the server accepts, so that the end comes with the requests
+	c.conn.Close() // before the server accepts, so that the server reads the end together with the requests
 	filotest.Serve(t, &filo.Server{
 		Handler: filo.Offload(func(c *filo.Ctx) error {
 			calls.Add(1)
@@ -100,7 +100,7 @@ func TestHTTP2ClientLeft(t *testing.T) {
 	}
 }
 
-// settle reads frames until the answer to a PING, and calls each for the other frames.
+// settle sends a PING and reads frames until its answer. It calls each for the other frames.
 func (c *framesHTTP2) settle(each func(http2.Frame)) {
 	c.t.Helper()
 	c.WritePing(false, [8]byte{1})
@@ -118,7 +118,8 @@ func (c *framesHTTP2) settle(each func(http2.Frame)) {
 	}
 }
 
-// The windows of bodies that are read as fast as they come grow beyond 64 KB, all of a connection together by no more than MaxConnWindow.
+// If handlers read bodies as fast as they arrive, the windows grow beyond 64 KB. All windows of a connection together grow by at most
+// MaxConnWindow.
 func TestHTTP2WindowsGrow(t *testing.T) {
 	const begin, limit, streams = 1<<16 - 1, 1 << 20, 6
 	var reads [streams + 1]chan int64
@@ -140,8 +141,8 @@ func TestHTTP2WindowsGrow(t *testing.T) {
 		MaxBodyBytes: -1,
 		HTTP2:        filo.HTTP2Options{Unencrypted: true, MaxStreamWindow: limit, MaxConnWindow: limit, MaxGlitches: -1},
 	})
-	// The first connection may be from before Serve. It wouldn't have the listener's options, such as TCP_NODELAY: each round would take 40
-	// ms.
+	// The first connection may have been accepted by the kernel before Serve. It would lack socket options that Serve sets on the listener,
+	// such as TCP_NODELAY, so each round would take 40 ms.
 	filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, 204, "")
 	c := dialFramesHTTP2(t, s.Addr)
 	conn, windows := begin, map[uint32]int{}
@@ -212,7 +213,7 @@ func (b *countingBody) Close() error {
 	return nil
 }
 
-// No byte of a body is read ahead of the client's window, however long the body is.
+// The server reads no byte of a body beyond the client's window, however long the body is.
 func TestHTTP2ReadAhead(t *testing.T) {
 	const window = 1<<16 - 1
 	body := &countingBody{closed: make(chan struct{})}
@@ -241,8 +242,8 @@ func TestHTTP2ReadAhead(t *testing.T) {
 	}
 }
 
-// Each of several equal requests is independent, whatever earlier handlers have changed in theirs. On each connection the same indices
-// stand for other texts, and mostly the same worker serves them.
+// Several equal requests are independent: changes by one handler don't affect later requests. On each connection, the same HPACK indices
+// stand for other texts, and usually the same worker serves the connections.
 func TestHTTP2SameRequests(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -277,7 +278,7 @@ func TestHTTP2SameRequests(t *testing.T) {
 	})
 }
 
-// SETTINGS are acknowledged once they have been taken over (RFC 9113, section 6.5.3). Those that end the connection aren't.
+// The server acknowledges SETTINGS after it has applied them (RFC 9113, section 6.5.3). It doesn't acknowledge SETTINGS that end the connection.
 func TestHTTP2WrongSettings(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
@@ -285,7 +286,7 @@ func TestHTTP2WrongSettings(t *testing.T) {
 			{ID: http2.SettingMaxFrameSize, Val: 1 << 24}:      http2.ErrCodeProtocol,
 			{ID: http2.SettingInitialWindowSize, Val: 1 << 31}: http2.ErrCodeFlowControl,
 		} {
-			// The client takes an acknowledgement without SETTINGS of its own for an error, and doesn't count these SETTINGS as its own.
+			// The client doesn't record SETTINGS that are written with Add, so it would report an acknowledgement of them as an error.
 			dial().Add(func(f *http2.Framer) { f.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize}, wrong) }).Send().WantEnd(code)
 		}
 	})

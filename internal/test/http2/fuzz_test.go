@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// fuzzHTTP2Handler does one of several things, chosen by the path's length.
+// fuzzHTTP2Handler behaves in one of several ways, depending on the path's length.
 func fuzzHTTP2Handler(c *filo.Ctx) error {
 	switch len(c.Path()) % 8 {
 	case 2:
@@ -87,8 +87,8 @@ func fuzzHTTP2Seeds() (seeds [][]byte) {
 	return seeds
 }
 
-// FuzzHTTP2 sends a client's input in pieces: the server must not panic, and must send only frames that a server may send. When the client
-// has ended its side, nothing may be left.
+// FuzzHTTP2 sends a client's input in pieces. The server must not panic, and must send only frames that a server may send. After the client
+// has ended its side, the server must release all resources.
 func FuzzHTTP2(f *testing.F) {
 	for _, seed := range fuzzHTTP2Seeds() {
 		for _, socket := range []bool{false, true} {
@@ -153,7 +153,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &netErr) && netErr.Timeout()
 }
 
-// checkServerHTTP2 reads a server's frames to the end, and checks them without knowing what the client has sent.
+// checkServerHTTP2 reads a server's frames to the end, and checks the rules that don't depend on the client's frames.
 func checkServerHTTP2(conn net.Conn) error {
 	framer := http2.NewFramer(nil, conn)
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -165,7 +165,7 @@ func checkServerHTTP2(conn net.Conn) error {
 		frame, err := framer.ReadFrame()
 		switch {
 		case err == io.EOF, err == io.ErrUnexpectedEOF, filotest.IsReset(err):
-			return nil // a lingering server may reset a client that sends too much
+			return nil // a server that lingers may reset the connection if the client sends too much
 		case err != nil:
 			return fmt.Errorf("reading frames: %w", err)
 		}

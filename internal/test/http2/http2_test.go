@@ -23,7 +23,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// route calls the handler for the request's path.
+// route returns a handler that calls the handler for the request's path.
 func route(routes map[string]filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if h := routes[c.Path()]; h != nil {
@@ -110,7 +110,7 @@ func TestHTTP2Answers(t *testing.T) {
 	})
 }
 
-// Fields reach both sides in HTTP/2's form.
+// Fields arrive on both sides with names in lower case, as HTTP/2 requires.
 func TestHTTP2Fields(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Name: "test", Handler: func(c *filo.Ctx) error {
@@ -135,7 +135,7 @@ func TestHTTP2Fields(t *testing.T) {
 	})
 }
 
-// Trailers go both ways, and interim answers come before the final one.
+// Requests and answers may have trailers, and interim answers precede the final one.
 func TestHTTP2TrailersAndInterim(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -197,7 +197,7 @@ func TestHTTP2Continue(t *testing.T) {
 	})
 }
 
-// Both directions are open at once: what the client sends after it has got a part of the answer reaches the handler.
+// Both directions are open at the same time: the handler receives bytes that the client sends after a part of the answer.
 func TestHTTP2FullDuplex(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -242,8 +242,8 @@ func TestHTTP2FullDuplex(t *testing.T) {
 	})
 }
 
-// Requests of one connection are served at the same time, whether their handlers are known to be quick or wait. A handler that was always
-// quick and now waits for ever holds up no sibling.
+// Requests of one connection are served at the same time, whether their handlers are known to be quick or wait. If a handler was always quick
+// and now waits for ever, other streams of the connection are still served.
 func TestHTTP2StuckHandler(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		stuck, release := make(chan struct{}, 100), make(chan struct{})
@@ -254,7 +254,7 @@ func TestHTTP2StuckHandler(t *testing.T) {
 			}
 			return c.Text(200, c.Path())
 		}})
-		for range 500 { // the handler becomes known as quick
+		for range 500 { // until the server has measured the handler as quick
 			c.Want("GET", "/quick", nil, 200, "/quick")
 		}
 		var waiting sync.WaitGroup
@@ -270,7 +270,7 @@ func TestHTTP2StuckHandler(t *testing.T) {
 	})
 }
 
-// Many streams on few connections, of all kinds, each with the right answer.
+// Many streams of all kinds on few connections get the right answers.
 func TestHTTP2Mixed(t *testing.T) {
 	content := randomBytes(300_000)
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
@@ -323,7 +323,7 @@ func TestHTTP2Mixed(t *testing.T) {
 	})
 }
 
-// When a client resets a stream, that request's context ends, and no other.
+// When a client resets a stream, only the context of this request ends.
 func TestHTTP2ContextEnds(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, ended := make(chan struct{}, 2), make(chan error, 2)
@@ -364,7 +364,7 @@ func TestHTTP2ContextEnds(t *testing.T) {
 	})
 }
 
-// A time-out answers instead of the handler, and siblings go on.
+// A time-out answers instead of the handler, and other streams continue.
 func TestHTTP2Timeout(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -382,7 +382,7 @@ func TestHTTP2Timeout(t *testing.T) {
 	})
 }
 
-// If a handler ends its goroutine, its connection loses nothing.
+// If a handler ends its goroutine, the other streams of the connection continue.
 func TestHTTP2Goexit(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -409,7 +409,7 @@ func TestHTTP2Goexit(t *testing.T) {
 	})
 }
 
-// Over Concurrency a stream gets a 503, and its connection goes on.
+// Beyond Concurrency, a request gets a 503, and the connection stays open.
 func TestHTTP2Overload(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}, 10), make(chan struct{})
@@ -443,7 +443,7 @@ func TestHTTP2Overload(t *testing.T) {
 	})
 }
 
-// With a Queue a stream over Concurrency waits for a place, and its siblings go on. Streams beyond the queue's length are refused.
+// With a Queue, a request beyond Concurrency waits for a place, and other streams continue. Requests beyond the queue's length are refused.
 func TestHTTP2Queue(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan string, 10), make(chan struct{})
@@ -482,7 +482,7 @@ func TestHTTP2Queue(t *testing.T) {
 	})
 }
 
-// A shutdown lets the streams end, and loses no request of a client that goes on sending.
+// A shutdown lets the streams end, and loses no request of a client that continues to send.
 func TestHTTP2Shutdown(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release, draining := make(chan struct{}, 1), make(chan struct{}), make(chan (<-chan struct{}), 1)
@@ -507,7 +507,7 @@ func TestHTTP2Shutdown(t *testing.T) {
 	})
 }
 
-// An idle connection ends at once in a shutdown, and after IdleTimeout.
+// An idle connection ends after IdleTimeout, and at once during a shutdown.
 func TestHTTP2Idle(t *testing.T) {
 	for name, test := range map[string]struct {
 		timeout time.Duration
@@ -532,7 +532,7 @@ func TestHTTP2Idle(t *testing.T) {
 	}
 }
 
-// After MaxRequestsPerConn the client is told to use another connection, and loses nothing.
+// After MaxRequestsPerConn, the server makes the client use another connection, and no request is lost.
 func TestHTTP2MaxRequests(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		s, c := serve(&filo.Server{MaxRequestsPerConn: 10, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
@@ -545,7 +545,7 @@ func TestHTTP2MaxRequests(t *testing.T) {
 	})
 }
 
-// A body that doesn't come is a 408, and its connection goes on.
+// If a body doesn't arrive, the answer is a 408, and the connection stays open.
 func TestHTTP2SlowBody(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{ReadTimeout: 50 * time.Millisecond, Handler: echoBody})
@@ -569,8 +569,8 @@ func TestHTTP2SlowBody(t *testing.T) {
 	})
 }
 
-// A client that reads nothing of a large answer holds up no sibling of that stream, takes up little of the server's memory, and is given up
-// after WriteTimeout.
+// If a client doesn't read a large answer, other streams continue, and the answer takes little of the server's memory. The server ends the
+// stream after WriteTimeout.
 func TestHTTP2SlowReader(t *testing.T) {
 	large := randomBytes(8 << 20)
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
@@ -600,14 +600,14 @@ func TestHTTP2SlowReader(t *testing.T) {
 	})
 }
 
-// ConnContext and ConnState are called for connections of HTTP/2.
+// ConnContext and ConnState are also called for HTTP/2 connections.
 func TestHTTP2ConnState(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		type key struct{}
 		var mu sync.Mutex
 		all, contexts := make(map[net.Conn][]filo.ConnState), 0
-		// states returns the states of the connection that has had a request: with TLS there is another connection, which only tested that
-		// the server listens.
+		// states returns the states of the connection that has had a request. With TLS there is another connection, which has only checked
+		// that the server listens.
 		states := func() []filo.ConnState {
 			mu.Lock()
 			defer mu.Unlock()
@@ -640,15 +640,15 @@ func TestHTTP2ConnState(t *testing.T) {
 		c.CloseIdleConnections()
 		filotest.Await(t, "the connection to end", ends(filo.StateClosed))
 		want := "[new active idle active idle active idle closed]"
-		// Without TLS the first bytes make the connection active. If the first request hasn't come with the client's preface, the
-		// connection is idle in between.
+		// Without TLS, the first bytes make the connection active. If the first request doesn't arrive together with the client's preface,
+		// the connection becomes idle in between.
 		if got := fmt.Sprint(states()); got != want && got != strings.Replace(want, "new", "new active idle", 1) || contexts != 1 {
 			t.Errorf("%s, want %s; ConnContext was called %d times", got, want, contexts)
 		}
 	})
 }
 
-// Methods that would take the connection over fail by HTTP/2, with an error that says why.
+// Over HTTP/2, methods that would take the connection over fail with an error that says why.
 func TestHTTP2Hijack(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {

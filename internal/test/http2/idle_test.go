@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Open streams keep their connection open, however long nothing happens, with and without PINGs.
+// An open stream keeps its connection open, even if no frame is sent for a long time, with and without PINGs.
 func TestHTTP2IdleKeepsStreams(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		parked, next := make(chan *filo.ParkedConn, 1), make(chan struct{})
@@ -55,13 +55,13 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 		p.Close()
 		begin := time.Now()
 		c.WantEnd(0)
-		if d := time.Since(begin); d < 100*time.Millisecond { // IdleTimeout counts from the end of the parked stream
+		if d := time.Since(begin); d < 100*time.Millisecond { // IdleTimeout begins at the end of the parked stream
 			t.Errorf("ended after %v", d)
 		}
 	})
 }
 
-// A request whose head has begun to come before IdleTimeout is over is served.
+// If a request's head begins to arrive before IdleTimeout, the request is served.
 func TestHTTP2HeadAcrossIdleTimeout(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		_, dial := serve(&filo.Server{IdleTimeout: time.Second, ReadHeaderTimeout: 10 * time.Second, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})

@@ -19,14 +19,14 @@ import (
 	"github.com/filohttp/filo/internal/h2test"
 )
 
-// keptSenders are the ways in which a request is answered, by path.
+// keptSenders lists the ways to answer a request, with their paths.
 var keptSenders = []struct {
 	path   string
 	status int
-	extend bool // the client asks for another protocol
-	// late says that the functions of WrapBody are called before the head is made.
+	extend bool // the client requests a switch to another protocol
+	// late says that the server calls the functions of WrapBody before it makes the head.
 	late bool
-	// bare says that no bytes pass through the writers of WrapBody.
+	// bare says that no bytes are written to the writers of WrapBody.
 	bare bool
 	send filo.Handler
 }{
@@ -81,8 +81,8 @@ type keptLayer struct{ io.Writer }
 
 func (keptLayer) Close() error { return nil }
 
-// keptHandler is middleware around the senders: it sets one field before the handler and one when the head is made. It calls committed when
-// the handler has returned.
+// keptHandler returns a handler with middleware around the senders. The middleware sets one field before it calls the sender, and another one
+// in a function of WrapBody. It calls committed after the sender has returned.
 func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 	routes := make(map[string]filo.Handler, len(keptSenders))
 	for _, sender := range keptSenders {
@@ -107,9 +107,9 @@ func keptHandler(committed func(path string, c *filo.Ctx)) filo.Handler {
 	}
 }
 
-// In whatever way an answer is sent, it has the fields that middleware has set before the handler, and those that WrapBody's functions set.
-// The exception are fields that describe a wrapped body, if no body is sent. After the handler, middleware sees whether the answer was sent
-// or its connection was taken over: then the answer can't be changed any more.
+// However an answer is sent, it has the fields that middleware has set before the handler, and those that functions of WrapBody set. Fields
+// that describe a wrapped body are omitted if no body is sent. After the handler, middleware can find out whether the answer has been sent,
+// or the connection taken over, so that it can't change the answer any more.
 func TestFieldsAreKept(t *testing.T) {
 	returned := make(chan string, 1000) // the paths of the handlers that have returned
 	config := func(t *testing.T) *filo.Server {
@@ -140,7 +140,7 @@ func TestFieldsAreKept(t *testing.T) {
 	http1 := func(t *testing.T, raw func(t testing.TB, request string) string, carried bool) {
 		for _, sender := range keptSenders {
 			if carried && (strings.HasPrefix(sender.path, "/park") || sender.path == "/panic") {
-				continue // a carried request can't be parked, and the other server answers a panic
+				continue // a carried request can't be parked, and the carrying server handles a panic
 			}
 			fields := "Connection: close\r\n"
 			if sender.extend {
@@ -175,7 +175,7 @@ func TestFieldsAreKept(t *testing.T) {
 				}
 				wantStatus(t, stream, status)
 				wants(t, sender.path, sender.late, sender.bare, func(name string) string { return stream.Field(strings.ToLower(name)) })
-				// The head may arrive before Upgrade or Park has returned. They would fail if the client left before that.
+				// The head may arrive before Upgrade or Park has returned. These calls would fail if the client disconnected then.
 				for sender.path != "/panic" && <-returned != sender.path {
 				}
 			}
@@ -201,7 +201,7 @@ func TestFieldsAreKept(t *testing.T) {
 	})
 }
 
-// "a server MUST NOT generate content in a 205 response" (RFC 9110, section 15.3.6), whichever method the handler answers by.
+// "a server MUST NOT generate content in a 205 response" (RFC 9110, section 15.3.6), whichever method the handler uses to answer.
 func TestResetContentHasNoContent(t *testing.T) {
 	h := route(map[string]filo.Handler{
 		"/text": func(c *filo.Ctx) error { return c.Text(205, "content") },

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Environment variables: the first makes a run repeat the plan of a failed one, and the second makes runs longer.
+// These are environment variables. The first makes a run repeat the plan of a failed run, and the second makes runs longer.
 const (
 	http2ModelSeed  = "FILO_TEST_SEED"
 	http2ModelSteps = "FILO_TEST_STEPS" // the steps of each connection
@@ -38,22 +38,22 @@ const (
 
 var http2ModelContent = randomBytes(300_000)
 
-// http2Model is a server, and clients that do everything to it at random.
+// http2Model is a server with clients that act at random.
 type http2Model struct {
 	t       *testing.T
 	s       *filotest.Server
 	dial    func() (net.Conn, error)
 	seed    uint64
 	steps   int
-	small   bool // Concurrency is small: a request may be refused
+	small   bool // Concurrency is small, so a request may be refused
 	classes map[string]*class.Class
 	next    atomic.Uint32
 	calls   [http2ModelMost]atomic.Int32
 	ending  atomic.Bool // Shutdown or Close was called
-	cuts    bool        // the end will be by Close
+	cuts    bool        // the test ends the server with Close
 }
 
-// http2ModelRequest is a request, with what the test knows of its answer.
+// http2ModelRequest is a request, with the expected answer.
 type http2ModelRequest struct {
 	id     uint32
 	path   string
@@ -66,7 +66,7 @@ type http2ModelRequest struct {
 	stream *filotest.RawStream
 }
 
-// http2ModelWorks are what handlers do, the usual things more often.
+// http2ModelWorks lists the behaviours of handlers. Usual ones occur more often.
 var http2ModelWorks = []string{
 	"quick", "quick", "quick", "sleep", "spin", "large", "stream", "body", "body", "reader", "duplex", "unread", "hints", "trailer", "empty",
 	"panic", "Goexit", "abort", "cut", "timeout", "context", "park",
@@ -107,7 +107,7 @@ func newHTTP2Model(t *testing.T, memory bool, concurrency int) *http2Model {
 	return m
 }
 
-// handle does what the path says: how the handler is classed, the work, how much of it, and the request's number.
+// handle behaves as the path says. The path consists of the mode (how the handler is classed), the work, its amount, and the request's number.
 func (m *http2Model) handle(c *filo.Ctx) error {
 	part := strings.Split(c.Path(), "/")
 	work := part[2]
@@ -231,7 +231,7 @@ func (m *http2Model) work(c *filo.Ctx, work string, amount int) error {
 	return c.Text(200, c.Path())
 }
 
-// request plans a request.
+// request returns a random request.
 func (m *http2Model) request(random *rand.Rand, id uint32) *http2ModelRequest {
 	work := http2ModelWorks[random.IntN(len(http2ModelWorks))]
 	mode := []string{"plain", "inline", "offload", "learned", "learned"}[random.IntN(5)]
@@ -300,13 +300,13 @@ type http2ModelConn struct {
 	random   *rand.Rand
 	requests []*http2ModelRequest
 	sent     int64         // bytes of bodies
-	progress chan struct{} // receives when something has come; capacity 1
-	over     chan struct{} // closed when nothing more comes, because of err
+	progress chan struct{} // receives a value after a frame has arrived; capacity 1
+	over     chan struct{} // closed when reading has ended with err
 	err      error
 	refused  bool
 }
 
-// connection does what a client does on one connection.
+// connection uses one connection of a client.
 func (m *http2Model) connection(random *rand.Rand, raw *filotest.RawHTTP2) {
 	c := &http2ModelConn{RawHTTP2: raw, m: m, random: random, progress: make(chan struct{}, 1), over: make(chan struct{})}
 	go c.read()
@@ -341,7 +341,7 @@ func (m *http2Model) connection(random *rand.Rand, raw *filotest.RawHTTP2) {
 	<-c.over
 }
 
-// read reads until the connection ends.
+// read reads and checks frames until the connection ends.
 func (c *http2ModelConn) read() {
 	defer close(c.over)
 	for c.err == nil {
@@ -352,7 +352,7 @@ func (c *http2ModelConn) read() {
 		}
 	}
 	var netErr net.Error
-	// A connection for which no worker is free is refused in HTTP/1.1, and so is one that comes as the server ends.
+	// If no worker is free for a connection, or if the server is ending, the server refuses the connection with an HTTP/1.1 answer.
 	c.refused = (c.m.small || c.m.ending.Load()) && strings.Contains(c.err.Error(), "looked like an HTTP/1.1 header")
 	if !c.refused && c.err != io.EOF && !filotest.IsReset(c.err) && !errors.Is(c.err, net.ErrClosed) && !errors.Is(c.err, io.ErrUnexpectedEOF) &&
 		!errors.Is(c.err, io.ErrClosedPipe) && !errors.As(c.err, &netErr) {
@@ -360,7 +360,7 @@ func (c *http2ModelConn) read() {
 	}
 }
 
-// step is one of the things that a client does at random.
+// step performs a random action of a client.
 func (c *http2ModelConn) step() {
 	random := c.random
 	var r *http2ModelRequest
@@ -403,7 +403,7 @@ func (c *http2ModelConn) step() {
 	}
 }
 
-// running returns how many streams may be open at the server.
+// running returns how many streams may be open in the server.
 func (c *http2ModelConn) running() (n int) {
 	c.Books.Lock()
 	defer c.Books.Unlock()
@@ -415,7 +415,7 @@ func (c *http2ModelConn) running() (n int) {
 	return n
 }
 
-// begin sends a request, or its head.
+// begin sends a request, or only its head if it has a body.
 func (c *http2ModelConn) begin() {
 	r := c.m.request(c.random, uint32(2*len(c.requests)+1))
 	fields := []string{":method", "GET"}
@@ -436,8 +436,8 @@ func (c *http2ModelConn) begin() {
 	}
 }
 
-// push sends some of a request's body, as far as the windows allow, and returns how much. With last, the body's last bytes also end the
-// stream.
+// push sends up to most bytes of a request's body, as far as the windows allow, and returns their number. If last is true, the body's last
+// bytes also end the stream.
 func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) (n int) {
 	c.Books.Lock()
 	n = int(min(int64(most), int64(len(r.upload)), 65535+r.stream.Grown-r.sent, 65535+c.Grown-c.sent, 16<<10))
@@ -502,7 +502,7 @@ func (c *http2ModelConn) finish() {
 			break
 		}
 		if pushed > 0 {
-			continue // the windows may allow more without a frame from the server
+			continue // the windows may allow more, even if no frame arrives from the server
 		}
 		select {
 		case <-c.progress:
@@ -526,7 +526,7 @@ func (c *http2ModelConn) finish() {
 	}
 }
 
-// wrong returns what is wrong with an answer. ended is the reason for the connection's end, or nil.
+// wrong returns an error that describes what is wrong with an answer. ended is the reason for the connection's end, or nil.
 func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	s, status := r.stream, 200
 	switch {
@@ -535,7 +535,7 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	case c.m.small && s.Ended && s.Status == 503:
 		return nil
 	case c.m.ending.Load() && !c.GoneAll && s.Status == 0 && ended != nil:
-		return nil // the request came after the server's last look
+		return nil // the request arrived after the server's last read
 	case c.m.ending.Load() && r.work == "park":
 		return nil
 	}
@@ -555,7 +555,7 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	if c.m.small && s.Reset && s.Code == http2.ErrCodeInternal {
 		switch r.work {
 		case "stream", "trailer", "reader", "duplex":
-			return nil // no place was free when the handler had to wait for the client
+			return nil // the handler had to wait for the client, but no place was free
 		}
 	}
 	if s.Status != status || !s.Ended {
@@ -570,7 +570,7 @@ func (c *http2ModelConn) wrong(r *http2ModelRequest, ended error) error {
 	return nil
 }
 
-// checkRest checks that nothing is left of the clients.
+// checkRest checks that the server has released all resources of the clients.
 func (m *http2Model) checkRest() {
 	m.t.Helper()
 	var stats filo.Stats
@@ -590,8 +590,8 @@ func eachHTTP2Model(t *testing.T, concurrency []int, test func(t *testing.T, m *
 	}
 }
 
-// Whatever clients and handlers do, each request that isn't reset is answered as it should be, and nothing is left when the clients have
-// gone.
+// Whatever clients and handlers do, each request that isn't reset gets the right answer, and the server releases all resources after the
+// clients have disconnected.
 func TestHTTP2Model(t *testing.T) {
 	eachHTTP2Model(t, []int{2, 1000}, func(t *testing.T, m *http2Model) {
 		m.run().Wait()
@@ -602,7 +602,7 @@ func TestHTTP2Model(t *testing.T) {
 	})
 }
 
-// During a shutdown in the middle of all this, each request is answered as a whole, or the server says that it wasn't served.
+// If the server is shut down while clients act, each request gets a complete answer, or the server says that it hasn't served the request.
 func TestHTTP2ModelShutdown(t *testing.T) {
 	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
 		clients := m.run()
@@ -616,7 +616,7 @@ func TestHTTP2ModelShutdown(t *testing.T) {
 	})
 }
 
-// Close in the middle of all this ends every connection, and leaves nothing behind.
+// If the server is closed while clients act, it ends every connection, and releases all resources.
 func TestHTTP2ModelClose(t *testing.T) {
 	eachHTTP2Model(t, []int{1000}, func(t *testing.T, m *http2Model) {
 		m.cuts = true

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// parkAll parks each request's stream, and sends it to parked. The stream's function ends when the client does, and sends "bye" in a
-// shutdown.
+// parkAll returns a handler that parks each request's stream, and sends it to parked. The stream's function ends the stream when the client
+// does, and sends "bye" during a shutdown.
 func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
 		p, err := c.ParkStream(func(p *filo.ParkedConn, why filo.Wake) error {
@@ -43,8 +43,8 @@ func parkAll(parked chan<- *filo.ParkedConn, ended chan<- error) filo.Handler {
 	}
 }
 
-// A parked stream reuses the memory of another connection's request, which had a body. When the client resets the stream, its own
-// connection, which never had a body, goes on.
+// A parked stream reuses the memory of another connection's request, which had a body. The parked stream's own connection has never had a
+// body, and must stay usable when the client resets the stream.
 func TestHTTP2ParkedAfterABody(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
 	park := parkAll(parked, ended)
@@ -70,7 +70,7 @@ func TestHTTP2ParkedAfterABody(t *testing.T) {
 	without.WantAnswer(21, "200 ok")
 }
 
-// Bytes that are written or queued on a parked stream arrive in order, and siblings go on.
+// Bytes that are written or queued on a parked stream arrive in order, and other streams continue.
 func TestHTTP2Parked(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
@@ -116,7 +116,7 @@ func TestHTTP2Parked(t *testing.T) {
 	})
 }
 
-// End ends the body properly, Close breaks it off, and a shutdown lets the function send a last message.
+// End ends the body properly, Close aborts it, and a shutdown lets the stream's function send a last message.
 func TestHTTP2ParkedEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		end  func(*filotest.Server, *filo.ParkedConn)
@@ -173,7 +173,7 @@ func TestHTTP2ParkedDeadline(t *testing.T) {
 	})
 }
 
-// A client that has vanished is found by a PING.
+// The server detects a vanished client with a PING.
 func TestHTTP2Ping(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}), make(chan struct{})
@@ -197,7 +197,7 @@ func TestHTTP2Ping(t *testing.T) {
 	})
 }
 
-// http2Raw is a client that sends and reads frames one by one, and opens windows when the test says so.
+// http2Raw is a client that sends and reads single frames, and opens windows only when the test does so.
 type http2Raw struct {
 	*http2.Framer
 	net.Conn
@@ -222,13 +222,13 @@ func newHTTP2Raw(t testing.TB, s *filotest.Server, settings ...http2.Setting) *h
 	return c
 }
 
-// ask sends a request, without END_STREAM if goesOn, and returns its stream.
+// ask sends a request, and returns its stream. If goesOn is true, the request doesn't end yet.
 func (c *http2Raw) ask(path string, goesOn bool) uint32 {
 	c.t.Helper()
 	return c.askWith(path, goesOn)
 }
 
-// askWith is ask with a field.
+// askWith does the same as ask, with an additional field.
 func (c *http2Raw) askWith(path string, goesOn bool, field ...string) uint32 {
 	c.t.Helper()
 	c.fields.Reset()
@@ -247,7 +247,7 @@ func (c *http2Raw) askWith(path string, goesOn bool, field ...string) uint32 {
 	return id
 }
 
-// await reads frames up to the first one for which is returns true.
+// await reads frames until is returns true for one.
 func (c *http2Raw) await(what string, is func(http2.Frame) bool) {
 	c.t.Helper()
 	for {
@@ -264,13 +264,13 @@ func (c *http2Raw) await(what string, is func(http2.Frame) bool) {
 	}
 }
 
-// head awaits the head of a stream's answer.
+// head waits for the head of a stream's answer.
 func (c *http2Raw) head(id uint32) {
 	c.t.Helper()
 	c.await("the head", func(f http2.Frame) bool { return f.Header().Type == http2.FrameHeaders && f.Header().StreamID == id })
 }
 
-// body reads n bytes of a stream's answer, or up to its end if n is negative.
+// body reads n bytes of a stream's answer, or the whole answer if n is negative.
 func (c *http2Raw) body(id uint32, n int) string {
 	c.t.Helper()
 	var got []byte
@@ -299,7 +299,7 @@ func TestHTTP2ParkedRests(t *testing.T) {
 	config.HTTP2.MaxConcurrentStreams = streams
 	s := serveRaw(t, config)
 	c := newHTTP2Raw(t, s)
-	c.head(c.ask("/", false)) // so that what only a first stream needs isn't counted
+	c.head(c.ask("/", false)) // so that memory which only the first stream allocates isn't counted
 	conns := []*filo.ParkedConn{<-parked}
 	before := parkedHeap()
 	for range streams - 1 {
@@ -307,7 +307,7 @@ func TestHTTP2ParkedRests(t *testing.T) {
 		conns = append(conns, <-parked)
 	}
 	filotest.Await(t, "the streams to rest", func() bool { return !strings.Contains(s.Goroutines(), "Parked") })
-	// The stream takes about 700 bytes, and the workers that have run the handlers take some.
+	// A stream takes about 700 bytes. The workers that have run the handlers also take some memory.
 	if each := (parkedHeap() - before) / streams; each > 1536 && !race.Enabled {
 		t.Errorf("%d bytes for each stream", each)
 	}
@@ -339,7 +339,7 @@ func parkedHeap() int {
 	return int(m.HeapAlloc)
 }
 
-// Bytes that the client's window doesn't allow yet wait in the order of the calls, within the queue's limit and the deadline.
+// Bytes that the client's window doesn't allow yet wait in the order of the calls. The queue's limit and the deadline apply.
 func TestHTTP2ParkedWindow(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
 	s := serveRaw(t, &filo.Server{Handler: parkAll(parked, ended)})
@@ -348,7 +348,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 	c.head(id)
 	p := <-parked
 
-	// The stream itself takes some of the message, and the rest waits in the queue.
+	// The stream accepts a part of the message, and the rest waits in the queue.
 	head := strings.Repeat("h", 20_000)
 	p.SetQueueLimit(10_000)
 	if err := p.Queue(filo.NewPreparedMessage([]byte(head))); err != nil {
@@ -400,7 +400,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 		next[i]++
 	}
 
-	// End waits for the window, without a goroutine.
+	// End takes effect when the window has opened, without a waiting goroutine.
 	tail := strings.Repeat("t", 30_000)
 	c.WriteWindowUpdate(id, 1)
 	if err := p.Queue(filo.NewPreparedMessage([]byte(tail))); err != nil {
@@ -416,7 +416,7 @@ func TestHTTP2ParkedWindow(t *testing.T) {
 	filotest.Await(t, "the stream to be gone", func() bool { return s.Stats().Streams == 0 })
 }
 
-// A Write that waits for a client's window ends when the stream does, and so does a Write that waits while the stream's function runs.
+// If a Write waits for a client's window, it returns when the stream ends, even if it waits while the stream's function runs.
 func TestHTTP2ParkedWriteEnds(t *testing.T) {
 	for name, end := range map[string]func(*http2Raw, uint32, *filo.ParkedConn){
 		"reset":      func(c *http2Raw, id uint32, _ *filo.ParkedConn) { c.WriteRSTStream(id, http2.ErrCodeCancel) },
@@ -466,7 +466,7 @@ func TestHTTP2ParkedWriteEnds(t *testing.T) {
 	}
 }
 
-// A parked stream on a connection that takes no further requests learns of a shutdown like any other.
+// A shutdown also wakes a parked stream whose connection accepts no further requests.
 func TestHTTP2ParkedOnLeavingConnection(t *testing.T) {
 	parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 1)
 	s := serveRaw(t, &filo.Server{Handler: parkAll(parked, ended), MaxRequestsPerConn: 1})
@@ -494,7 +494,7 @@ func TestHTTP2ParkedOnLeavingConnection(t *testing.T) {
 	}
 }
 
-// The function of a parked stream ends the stream, whatever it does.
+// When the function of a parked stream fails in any way, the stream ends.
 func TestHTTP2ParkedFunctionEnds(t *testing.T) {
 	for name, serve := range map[string]func(*filo.ParkedConn, filo.Wake) error{
 		"panic":  func(*filo.ParkedConn, filo.Wake) error { panic("of the test") },

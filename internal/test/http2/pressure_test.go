@@ -11,7 +11,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// A client that sends many requests, and reads the answers later, gets them all. Until then no more answers are made than may wait.
+// A client that sends many requests, and reads the answers later, gets all of them. Until it reads, the server makes only as many answers as
+// may wait.
 func TestHTTP2AnswersNotTaken(t *testing.T) {
 	const requests, size = 3000, 15 << 10
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -29,7 +30,7 @@ func TestHTTP2AnswersNotTaken(t *testing.T) {
 				c.request(2*i+1, "GET", "/", true)
 			}
 		}()
-		time.Sleep(200 * time.Millisecond) // the longer this is, the more answers would be made without a limit
+		time.Sleep(200 * time.Millisecond) // the longer this is, the more answers a server without a limit would make
 		if n := handled.Load(); n == requests {
 			t.Errorf("all %d answers were made while the client took none", n)
 		}
@@ -56,8 +57,8 @@ func TestHTTP2AnswersNotTaken(t *testing.T) {
 	})
 }
 
-// A request that is refused before its body has arrived keeps its place no longer than any other. The bytes of its body that arrive
-// later are no error.
+// A request that is refused before its body has arrived occupies its stream no longer than any other. The bytes of its body that arrive later
+// aren't an error.
 func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
 	t.Parallel()
 	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
@@ -75,7 +76,7 @@ func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
 				ponged = true
 			case strings.HasPrefix(got, "DATA 3 ") && strings.HasSuffix(got, " END"):
 				answered = true
-			case got != "RST_STREAM 3 NO_ERROR": // which comes on a slow machine, where the rest of the body is late
+			case got != "RST_STREAM 3 NO_ERROR": // sent if the rest of the body is late, on a slow machine
 				t.Fatalf("got %s", got)
 			}
 		}

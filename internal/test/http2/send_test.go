@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// A handler may use its buffer again when Write has returned, however little of it the client's windows have let through.
+// A handler may reuse its buffer when Write has returned, however little of it the client's windows have allowed the server to send.
 func TestHTTP2WritesFromOneBuffer(t *testing.T) {
 	content := randomBytes(3 << 20)
 	handler := func(c *filo.Ctx) error {
@@ -35,7 +35,7 @@ func TestHTTP2WritesFromOneBuffer(t *testing.T) {
 	}
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		_, client := serve(&filo.Server{Handler: handler})
-		// Windows that are smaller than some of the pieces, and larger than others.
+		// The windows are smaller than some of the pieces, and larger than others.
 		client.Transport.(*http.Transport).HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 200 << 10, MaxReceiveBufferPerConnection: 500 << 10}
 		var all sync.WaitGroup
 		for _, size := range []int{5 << 10, 9 << 10, 40 << 10, 250 << 10, 300 << 10, 1 << 20} {
@@ -63,7 +63,7 @@ func same(a, b []byte) (n int) {
 	return n
 }
 
-// If a client was given up because it has read too little, the error of a write says so, whether its window or its socket was full.
+// If the server has ended a stream because the client has read too slowly, the error of Write says so, whether the window or the socket was full.
 func TestHTTP2WriteErrorOfSlowClient(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		for _, window := range []uint32{100_000, 1 << 30} {

@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// serveExtended serves with extended CONNECT, and returns how to connect a client.
+// serveExtended starts a server with extended CONNECT, and returns a function that connects a client.
 type serveExtended func(*filo.Server) (s *filotest.Server, dial func(settings ...http2.Setting) *h2test.Client)
 
 // eachExtended runs a test with extended CONNECT over a socket, in memory and over TLS.
@@ -75,7 +75,7 @@ func eachExtended(t *testing.T, test func(t *testing.T, serve serveExtended)) {
 	})
 }
 
-// wantStatus awaits the answer's head.
+// wantStatus waits for the answer's head, and checks the status.
 func wantStatus(t *testing.T, s *h2test.Stream, want int) {
 	t.Helper()
 	if got, err := s.Status(); got != want || err != nil {
@@ -83,7 +83,7 @@ func wantStatus(t *testing.T, s *h2test.Stream, want int) {
 	}
 }
 
-// wantGet makes a request on a sibling stream, which works whatever happens to other streams.
+// wantGet makes a request on another stream. The request must succeed, whatever happens to other streams.
 func wantGet(t *testing.T, c *h2test.Client) {
 	t.Helper()
 	if status, body, err := c.Get("/"); status != 200 || body != "ok" || err != nil {
@@ -91,7 +91,7 @@ func wantGet(t *testing.T, c *h2test.Client) {
 	}
 }
 
-// upgradeEcho switches to any protocol, and echoes what comes until the client ends its side.
+// upgradeEcho returns a handler that switches to the protocol, and echoes all bytes until the client ends its side.
 func upgradeEcho(protocol string, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
 		c.Response.Header.Set("X-Path", c.Path())
@@ -113,7 +113,7 @@ func upgradeEcho(protocol string, ended chan<- error) filo.Handler {
 	}
 }
 
-// RFC 8441, section 3: :protocol is allowed only if the server has offered it, and a plain CONNECT works as before.
+// RFC 8441, section 3: a client may send :protocol only if the server has offered it. A CONNECT without :protocol isn't affected.
 func TestExtendedConnectOffer(t *testing.T) {
 	for _, offered := range []bool{false, true} {
 		listener := servertest.NewListener()
@@ -147,7 +147,7 @@ func TestExtendedConnectOffer(t *testing.T) {
 	}
 }
 
-// The handler of an Upgrade sees the same request as by HTTP/1.1.
+// The handler of an Upgrade sees the same request as over HTTP/1.1.
 func TestExtendedConnectRequest(t *testing.T) {
 	listener := servertest.NewListener()
 	config := &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -176,14 +176,14 @@ func TestExtendedConnectRequest(t *testing.T) {
 	}
 }
 
-// Ctx.Upgrade returns the stream as a connection: each side sends within the other's windows, and ends its own direction when it likes.
+// Ctx.Upgrade returns the stream as a connection: each side respects the other side's windows, and can end its own direction at any time.
 func TestExtendedConnectUpgrade(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		ended := make(chan error, 10)
 		_, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/":     func(c *filo.Ctx) error { return c.Text(200, "ok") },
 			"/echo": upgradeEcho("echo", ended),
-			"/keeps": func(c *filo.Ctx) error { // another goroutine keeps the connection
+			"/keeps": func(c *filo.Ctx) error { // another goroutine uses the connection after the handler
 				conn, _, err := c.Upgrade("echo")
 				if err == nil {
 					go func() {
@@ -232,7 +232,7 @@ func TestExtendedConnectLost(t *testing.T) {
 		s, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
 			"/":     func(c *filo.Ctx) error { return c.Text(200, "ok") },
 			"/echo": upgradeEcho("echo", ended),
-			"/full": func(c *filo.Ctx) error { // waits for the client's window, in two goroutines
+			"/full": func(c *filo.Ctx) error { // two goroutines wait for the client's window
 				conn, _, err := c.Upgrade("echo")
 				if err != nil { // the client may be lost as soon as it has the head
 					ended <- err
@@ -274,7 +274,8 @@ func TestExtendedConnectLost(t *testing.T) {
 	})
 }
 
-// A request that isn't switched isn't answered with a 2xx, which the client would take for the switch. A malformed request is reset.
+// If the handler doesn't switch protocols, the answer isn't a 2xx, because the client would take a 2xx for the switch. The stream of a
+// malformed request is reset.
 func TestExtendedConnectRefused(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		_, dial := serve(&filo.Server{Handler: route(map[string]filo.Handler{
@@ -348,7 +349,7 @@ func TestExtendedConnectRefused(t *testing.T) {
 			}
 			wantGet(t, c)
 		}
-		// Not malformed, though of little use: a client that has ended its side with its request, and a client that sends after that.
+		// Two requests are of little use, but not malformed. One ends the client's side. The other has Content-Length: 0, and DATA follow it.
 		s := c.Open(true, of(method, protocol, scheme, path, authority)...)
 		wantStatus(t, s, 200)
 		if b, err := io.ReadAll(s); len(b) > 0 || err != nil {
@@ -365,7 +366,7 @@ func TestExtendedConnectRefused(t *testing.T) {
 	})
 }
 
-// If a client doesn't read from one stream, or the server doesn't read from a tunnel, only that stream's windows fill up.
+// If a client doesn't read from one stream, or the server doesn't read from a tunnel, only this stream's windows are used up.
 func TestExtendedConnectSlow(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		conns, ended := make(chan net.Conn, 1), make(chan error, 10)
@@ -388,13 +389,13 @@ func TestExtendedConnectSlow(t *testing.T) {
 		other := c.Connect("echo", "/echo")
 		wantStatus(t, other, 200)
 
-		// Unread bytes fill the stream's window, and not the connection's.
+		// Bytes that the server hasn't read use up the stream's window, but not the connection's.
 		held.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		sent, err := held.Write(make([]byte, 1<<20))
 		if err == nil || sent != 65535 {
 			t.Errorf("%d bytes were taken, %v", sent, err)
 		}
-		// Bytes that the client doesn't read wait in the stream, and so does their writer.
+		// If the client doesn't read, some bytes wait in the stream, and Write waits until its deadline.
 		conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 		if n, err := conn.Write(make([]byte, 1<<20)); n < 65535 || n > 128<<10 || !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
 			t.Errorf("%d bytes were written, %v", n, err)
@@ -446,8 +447,7 @@ func TestExtendedConnectSmallMessages(t *testing.T) {
 	})
 }
 
-// A closed connection still sends the bytes that were written, as TCP does, and its stream is over a moment later even if the client
-// doesn't end its side.
+// After Close, the server still sends the written bytes, as TCP does. The stream ends soon afterwards, even if the client doesn't end its side.
 func TestExtendedConnectClose(t *testing.T) {
 	t.Parallel()
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
@@ -490,7 +490,7 @@ func TestExtendedConnectClose(t *testing.T) {
 		if err := c2.Ping(); err != nil {
 			t.Error(err)
 		}
-		conn.Close() // nothing more comes from the client
+		conn.Close() // the client stays silent after this
 		filotest.Await(t, "the streams to be gone", func() bool { return s.Stats().Streams == 0 })
 		if err := c.Ping(); err != nil {
 			t.Error(err)
@@ -498,7 +498,7 @@ func TestExtendedConnectClose(t *testing.T) {
 	})
 }
 
-// Ctx.Park parks the stream: it is served when something comes, and ends like a parked connection.
+// Ctx.Park parks the stream: its function is called when bytes arrive, and the stream ends like a parked connection.
 func TestExtendedConnectPark(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		parked, ended := make(chan *filo.ParkedConn, 1), make(chan error, 10)
@@ -581,7 +581,7 @@ func TestExtendedConnectPark(t *testing.T) {
 	})
 }
 
-// Shutdown waits for the streams that handlers have taken over, and ends those that are left when its context is done.
+// Shutdown waits for streams that handlers have taken over. When its context is done, it ends the remaining ones.
 func TestExtendedConnectShutdown(t *testing.T) {
 	eachExtended(t, func(t *testing.T, serve serveExtended) {
 		conns := make(chan net.Conn, 1)

@@ -13,8 +13,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// FILO_DRIVER overrides Server.Driver in both directions, and if it does, a line of the log says so. Without a value it leaves the choice
-// to the program.
+// FILO_DRIVER overrides Server.Driver in both directions, and the server then logs this. If the variable is empty, the program's choice applies.
 func TestDriverVariable(t *testing.T) {
 	for _, test := range []struct {
 		value   string
@@ -40,8 +39,7 @@ func TestDriverVariable(t *testing.T) {
 			var log filotest.Log
 			s := filotest.Serve(t, &filo.Server{Driver: test.program, Logger: log.Logger(),
 				Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }})
-			// A connection that waits for its next request has a worker of its own in the blocking driver, and only a loop's leader in the
-			// other.
+			// A connection that waits for its next request occupies a worker in the blocking driver, and none in the loop driver.
 			c := s.Dial(t)
 			c.Get("/")
 			c.Want(200, "served", false)
@@ -60,7 +58,7 @@ func TestDriverVariable(t *testing.T) {
 	}
 }
 
-// A server reads the variable when it starts to serve, once: a later change is for later servers.
+// A server reads the variable once, when it starts to serve. A later change applies only to later servers.
 func TestDriverVariableIsReadOnce(t *testing.T) {
 	t.Setenv(filotest.DriverVariable, "blocking")
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }})
@@ -84,7 +82,7 @@ func TestDriverVariableIsReadOnce(t *testing.T) {
 	}
 }
 
-// If the value names no driver, nothing is served, and the error lists the values.
+// If the value isn't the name of a driver, the server doesn't serve, and the error lists the names.
 func TestDriverVariableThatNamesNoDriver(t *testing.T) {
 	t.Setenv(filotest.DriverVariable, "Blocking")
 	const want = `filo: the environment variable FILO_DRIVER is "Blocking": set it to "loop" or "blocking", or unset it to leave the choice to the program`
@@ -111,8 +109,8 @@ func TestDriverVariableThatNamesNoDriver(t *testing.T) {
 	}
 }
 
-// The loop driver serves only listeners that are the system's own sockets. The error says what to do, which depends on whether the program
-// or the variable asked for this driver.
+// The loop driver serves only listeners that are system sockets. The error suggests a remedy, which depends on whether the program or the
+// variable has chosen the driver.
 func TestLoopDriverWithAnotherListener(t *testing.T) {
 	for _, test := range []struct {
 		value   string

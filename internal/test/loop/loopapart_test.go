@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// apartHandler answers with its request's form and deadline, and with whether it has a stream.
+// apartHandler answers with its request's form, its deadline, and whether it has a stream.
 func apartHandler(c *filo.Ctx) error {
 	switch c.Path() {
 	case "/stream":
@@ -34,8 +34,8 @@ func apartHandler(c *filo.Ctx) error {
 	return c.Text(200, answer)
 }
 
-// After its handler has returned, a request isn't over until the client has sent the rest of the body and has read the answer. Meanwhile
-// the same worker may serve the next request, which sees nothing of the first one.
+// After its handler has returned, a request ends only when the client has sent the rest of the body and read the answer. Before that, the
+// same worker may serve another request, which must not see any data of the first one.
 func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	filotest.NeedLoops(t)
 	form := func(value string) string {
@@ -48,7 +48,7 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	first := form("first")
 	for name, test := range map[string]struct {
 		request string
-		reads   string // the part of the answer that the client reads before it stops; "" for none
+		reads   string // the client reads the answer up to this text, and then stops; "": it reads nothing
 	}{
 		"the rest of a form isn't sent":   {post("/form", "", first, len(first)+20000), "first"},
 		"an answer isn't taken":           {post("/large", "Connection: close\r\n", first, len(first)), ""},
@@ -90,7 +90,7 @@ func TestUnfinishedRequestsKeepApart(t *testing.T) {
 	}
 }
 
-// Clients that begin a TLS handshake and don't go on hold no worker, and keep no other client out.
+// Clients that begin a TLS handshake and then stop occupy no worker, and don't block other clients.
 func TestUnfinishedHellosHoldNothing(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.ListenTLS(t, &filo.Server{
@@ -107,7 +107,7 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 		c.Get("/")
 		c.Served("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "fine")
 	}
-	// A client that ends its side there, or sends something else, gets an alert or the end at once.
+	// If a client ends its side within the handshake, or sends other bytes, the server sends an alert or ends the connection at once.
 	for name, hello := range map[string]string{"an end": "\x16\x03", "another record": "\x17\x03\x01\x00\x01", "no TLS": "GET / HTTP/1.1\r\n"} {
 		c := s.Dial(t)
 		c.Send(hello)
@@ -120,14 +120,14 @@ func TestUnfinishedHellosHoldNothing(t *testing.T) {
 	}
 }
 
-// The time-out of a handshake counts from the client's first byte.
+// The time-out of a handshake begins with the client's first byte.
 func TestUnfinishedHelloTimesOut(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.ListenTLS(t, &filo.Server{ReadHeaderTimeout: 100 * time.Millisecond, Handler: filo.Offload(func(c *filo.Ctx) error { return nil })})
 	c := s.Dial(t)
 	begun := time.Now()
 	for _, piece := range []string{"\x16", "\x03", "\x01"} {
-		io.WriteString(c, piece) // on a busy machine the time-out may come before the last piece
+		io.WriteString(c, piece) // on a busy machine, the time-out may expire before the last piece
 		time.Sleep(30 * time.Millisecond)
 	}
 	c.Conn.SetReadDeadline(time.Now().Add(filotest.Bound))
@@ -137,7 +137,7 @@ func TestUnfinishedHelloTimesOut(t *testing.T) {
 	t.Logf("closed after %v", time.Since(begun))
 }
 
-// The write deadline of a parked connection holds for its writers, whatever the connection's loop is doing.
+// The write deadline of a parked connection ends its writes, whatever the connection's loop is doing.
 func TestParkedWriteDeadlines(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
@@ -179,7 +179,7 @@ func TestParkedWriteDeadlines(t *testing.T) {
 	}
 }
 
-// However slowly the client reads, it gets all answers to its pipelined requests, in order.
+// However slowly a client reads, it gets all answers to its pipelined requests in order.
 func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	padding := strings.Repeat(".", 7000)
@@ -202,7 +202,7 @@ func TestUnreadAnswersKeepTheirOrder(t *testing.T) {
 					fmt.Fprintf(c.Conn, "GET /%d HTTP/1.1\r\nHost: a\r\n\r\n", i)
 				}
 			})
-			// Until the client's and the server's buffers are full.
+			// Wait until the client's and the server's buffers are full.
 			for before := uint64(0); ; {
 				time.Sleep(20 * time.Millisecond)
 				now := s.Stats().Requests[2]

@@ -13,7 +13,7 @@ import (
 
 const gatheredSize = 3 << 20
 
-// gatheringServer serves a handler that wants bodies as a whole.
+// gatheringServer serves a handler that reads bodies with Body.
 func gatheringServer(t *testing.T, config *filo.Server, body []byte) *filotest.Server {
 	filotest.NeedLoops(t)
 	config.Handler = func(c *filo.Ctx) error {
@@ -29,8 +29,8 @@ func gatheringServer(t *testing.T, config *filo.Server, body []byte) *filotest.S
 	return filotest.Serve(t, config)
 }
 
-// A handler that waits for much of a body gets the last bytes, too, however few they are. The next request is served, whether it comes with
-// the body's end or when the connection is idle.
+// While a handler waits for a large body, the server may wait for many bytes at a time. It must also deliver the last bytes, however few they
+// are. The next request is served, whether it arrives together with the body's end or when the connection is idle.
 func TestGatheredBodies(t *testing.T) {
 	body := make([]byte, gatheredSize)
 	rand.NewChaCha8([32]byte{}).Read(body)
@@ -47,13 +47,13 @@ func TestGatheredBodies(t *testing.T) {
 				for _, cut := range cuts {
 					c.Send(string(rest[at:cut]))
 					at = cut
-					time.Sleep(20 * time.Millisecond) // the handler waits for more
+					time.Sleep(20 * time.Millisecond) // let the handler wait for more
 				}
 				c.Send(string(rest[at:]))
 				c.Want(200, fmt.Sprint(gatheredSize), false)
 				c.Want(200, "0", false)
 				c.Send(get[:10])
-				time.Sleep(20 * time.Millisecond) // the connection is idle
+				time.Sleep(20 * time.Millisecond) // let the connection become idle
 				c.Send(get[10:])
 				c.Want(200, "0", false)
 			}
@@ -61,7 +61,7 @@ func TestGatheredBodies(t *testing.T) {
 	}
 }
 
-// A client that sends the body in small pieces, but fast enough, isn't given up as too slow. A client that sends nothing more is.
+// A client that sends the body in small pieces, but fast enough, doesn't time out. A client that stops sending does.
 func TestGatheredBodyIsSlow(t *testing.T) {
 	body := bytes.Repeat([]byte("x"), gatheredSize)
 	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)
@@ -71,7 +71,7 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 		c.Send(head)
 		c.Send(string(body[:500_000]))
 		at := 500_000
-		for range 50 { // for more than twice ReadTimeout
+		for range 50 { // takes more than twice ReadTimeout
 			c.Send(string(body[at : at+100]))
 			at += 100
 			time.Sleep(20 * time.Millisecond)

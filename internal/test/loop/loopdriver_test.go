@@ -20,8 +20,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// If a request comes with the last bytes of a body, which the handler reads into its own buffer, it is answered although no further event
-// reports it.
+// If a request arrives together with the last bytes of a body that the server reads directly into the handler's buffer, it is answered
+// although epoll reports no further event.
 func TestRequestBehindALargeBody(t *testing.T) {
 	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		body, err := c.Body()
@@ -43,8 +43,8 @@ func TestRequestBehindALargeBody(t *testing.T) {
 	}
 }
 
-// A call of an unknown class is handed off. A call of a quick class runs where its request was read. When the class has become slow, calls
-// are handed off again. Inline and Offload hold from the beginning.
+// A leader hands its seat off before it calls a handler of an unknown class, and calls a handler of a quick class directly. When the class
+// has become slow, the leader hands off again. Inline and Offload apply from the beginning.
 func TestClasses(t *testing.T) {
 	filotest.NeedLoops(t)
 	var learned class.Class
@@ -76,28 +76,28 @@ func TestClasses(t *testing.T) {
 		}
 		return s.Stats().Handoffs - before
 	}
-	ask("/", 1) // before it the server knows nothing of its handler
+	ask("/", 1) // the first call: the server hasn't measured the handler yet
 	if kind := filotest.ClassOf(s.Server, "learned").Kind; kind == "unknown" {
 		t.Errorf("after a call it is %q", kind)
 	}
-	// A worker that has left its loop may find the next request on its connection and serve that, too: so not each call is a handoff.
+	// A worker that has left its loop may find the next request on its connection and serve it as well, so not every call needs a handoff.
 	filotest.Await(t, "an offloaded call to be handed off", func() bool { return ask("/offload", 20) > 0 })
-	// A worker that a busy machine has stopped in an inline call loses its loop.
+	// If a busy machine interrupts a worker in an inline call, the worker loses its loop.
 	filotest.Await(t, "inline calls to be run where they were read", func() bool { return ask("/inline", 10) == 0 })
 	filotest.Await(t, "the class to be quick", func() bool { ask("/", 50); return filotest.ClassOf(s.Server, "learned").Kind == "quick" })
-	// On a busy machine even a quick class may seem slow for a while.
+	// On a busy machine, the server may measure even a quick class as slow for a while.
 	filotest.Await(t, "quick calls to be run where they were read", func() bool { return ask("/", 1000) <= 500 })
 	filotest.Await(t, "the class to be slow", func() bool { ask("/slow", 20); return filotest.ClassOf(s.Server, "learned").Kind == "slow" })
 	filotest.Await(t, "a slow call to be handed off", func() bool { return ask("/slow", 20) > 0 })
 }
 
-// Before a handler enters a class, its work counts for the server's own class. That class is handed off once its calls mostly wait, and
-// once some of them have held up the loop.
+// The work of a handler before it enters a class is measured for the server's own class. If most calls of this class wait, or some of them
+// have blocked the loop, the leader hands its seat off before it calls the handler.
 func TestClassBeforeEnter(t *testing.T) {
 	t.Parallel()
 	filotest.NeedLoops(t)
 	learned := class.Class{Name: "learned"}
-	calls := 0 // calls of one client
+	calls := 0 // the number of calls, by one client
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
 		calls++
 		if c.Path() == "/slow" || c.Path() == "/sometimes" && calls%10 == 0 {
@@ -125,7 +125,7 @@ func TestClassBeforeEnter(t *testing.T) {
 	filotest.Await(t, "a beginning that waits at times to be blamed", func() bool { return ask("/sometimes", 10).Retakes > retakes+2 })
 }
 
-// A retake is counted once, for the server's own class, whether or not the handler has ever entered another class.
+// A retake is counted once, for the server's own class, whether or not the handler has entered another class.
 func TestRetakeIsBlamedOnce(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
@@ -152,7 +152,7 @@ func TestRetakeIsBlamedOnce(t *testing.T) {
 	}
 }
 
-// A handler that never returns, though it was quick until then, affects no client but its own.
+// If a handler that has always been quick never returns, only its own client is affected.
 func TestHandlerThatNeverReturns(t *testing.T) {
 	filotest.NeedLoops(t)
 	release := make(chan struct{})
@@ -179,22 +179,21 @@ func TestHandlerThatNeverReturns(t *testing.T) {
 		}
 		filotest.Await(t, "the loops to be retaken", func() bool { return s.Stats().Retakes > uint64(i) })
 	}
-	// On a busy machine loops are also taken from leaders that merely got no processor. These come back.
+	// On a busy machine, the monitor also takes seats from leaders whose threads got no processor. These leaders return later.
 	filotest.Await(t, "two workers to lead, and four to run", func() bool {
 		stats := s.Stats()
 		return stats.WorkersLeading == 2 && stats.WorkersRunning == 4
 	})
 }
 
-// Handlers that never return can't exceed Concurrency, even if they count as quick. A worker that has lost its loop counts against it.
-// Beyond Concurrency there is at most one worker for each seat, and one for each place that is kept for quick handlers. Further requests
-// get a
-// 503. If the ErrorHandler doesn't return either, further clients have to wait in the end.
+// Handlers that never return are limited by Concurrency, even if the server has measured them as quick, because a worker that has lost its
+// loop occupies a place. Beyond Concurrency, there is at most one worker for each seat, and one for each place that is reserved for quick
+// handlers. Further requests get a 503. If the ErrorHandler doesn't return either, further clients wait.
 func TestHandlersThatNeverReturn(t *testing.T) {
 	filotest.NeedLoops(t)
 	const concurrency, loops, kept, clients = 3, 2, 32, 200
 	for name, test := range map[string]struct {
-		stuck string // the function of the user that never returns
+		stuck string // the user's function that never returns
 		most  int
 	}{
 		"handler":       {"handler", concurrency + loops + kept},
@@ -248,20 +247,20 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 						}
 						return true
 					}
-					// A leader may have lost its loop outside of handlers, and taken a place for that time. It has given the place back, so
-					// one more handler can be stuck.
+					// A leader may have lost its loop outside of handlers, and occupied a place for some time. The place is free again, so
+					// one more handler can block.
 					c.Get("/never")
 					asked = append(asked, c)
 					return false
 				})
 			} else {
-				// One leader may be resting while the other is stuck.
+				// One leader may be idle while the other one is blocked.
 				filotest.Await(t, "as many as may be to run", func() bool { return running.Load() > int64(test.most-loops) })
 			}
 			if n := most.Load(); n < concurrency || n > int64(test.most) {
 				t.Errorf("%d ran at once, want %d at most", n, test.most)
 			}
-			if n := runtime.NumGoroutine() - before; n > test.most+loops { // loops: the ready workers
+			if n := runtime.NumGoroutine() - before; n > test.most+loops { // plus loops, for the ready workers
 				t.Errorf("%d goroutines more than before", n)
 			}
 			free()
@@ -279,7 +278,7 @@ func TestHandlersThatNeverReturn(t *testing.T) {
 	}
 }
 
-// With Concurrency reached a request gets a whole 503 at once, and a quick handler answers all the same.
+// When Concurrency is reached, a request gets a complete 503 at once, and quick handlers still answer.
 func TestConcurrencyOfRequests(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -292,7 +291,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 		return work(c)
 	}})
 	defer gate.Open()
-	// served reports whether a request is served rather than refused.
+	// served makes a request, and reports whether it was served.
 	served := func(c *filotest.Client) bool {
 		t.Helper()
 		c.Get("/")
@@ -300,14 +299,14 @@ func TestConcurrencyOfRequests(t *testing.T) {
 		if response.StatusCode == 200 {
 			return true
 		}
-		// A leader whose thread gets no processor for long loses its loop, and counts until it has a loop again.
+		// A leader whose thread gets no processor for a long time loses its loop, and occupies a place until it has a loop again.
 		if s.Stats().Retakes == 0 {
 			t.Fatalf("got %d %q", response.StatusCode, body)
 		}
 		return false
 	}
 	var idle []*filotest.Client
-	for range 10 { // idle connections don't count
+	for range 10 { // idle connections occupy no place
 		filotest.Await(t, "a place beside idle connections", func() bool {
 			c := s.Dial(t)
 			if !served(c) {
@@ -334,7 +333,7 @@ func TestConcurrencyOfRequests(t *testing.T) {
 	filotest.Await(t, "a place", func() bool { return served(s.Dial(t)) })
 }
 
-// Slow clients hold no worker: with one place only, all of them wait at once, and others are served.
+// Slow clients occupy no worker: with only one place, many of them wait at the same time, and other clients are served.
 func TestSlowClientsHoldNoWorker(t *testing.T) {
 	filotest.NeedLoops(t)
 	large := strings.Repeat("0123456789abcdef", 200<<10/16)
@@ -352,7 +351,7 @@ func TestSlowClientsHoldNoWorker(t *testing.T) {
 	heads.Send("GET / HTTP/1.1\r\nHo")
 	bodies.Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
 	for range 100 {
-		readers.Get("/large") // twenty megabytes, more than the system's buffers take
+		readers.Get("/large") // twenty megabytes, more than the system's buffers hold
 	}
 	filotest.Await(t, "the clients to be waited for", func() bool {
 		stats := s.Stats()
@@ -371,7 +370,7 @@ func TestSlowClientsHoldNoWorker(t *testing.T) {
 	}
 }
 
-// A client that sends chunks may want an answer to each before it sends the next one.
+// A client may send a chunk, and wait for an answer to it before it sends the next chunk.
 func TestChunksAreAnsweredAsTheyCome(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -411,7 +410,7 @@ func TestChunksAreAnsweredAsTheyCome(t *testing.T) {
 	})
 }
 
-// If a client ends its side together with its request, the request is answered, and then the connection ends at once.
+// If a client closes its writing half together with its request, the server answers, and then ends the connection at once.
 func TestEndWithTheRequest(t *testing.T) {
 	s, _ := filotest.ServeGated(t, &filo.Server{IdleTimeout: time.Hour})
 	for range 50 {
@@ -430,7 +429,7 @@ func TestEndWithTheRequest(t *testing.T) {
 	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 }
 
-// A second instance can't listen on the address, although the loops' sockets share it.
+// A second server can't listen at the address, although the sockets of the loops share it.
 func TestAddressOfItsOwn(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := &filo.Server{Handler: filotest.NewGate().Handle, Leaders: 3}
@@ -465,7 +464,7 @@ func TestAddressOfItsOwn(t *testing.T) {
 	}
 }
 
-// A handler that computes in a loop which had nothing to do before loses that loop, even if no thread is waiting in the runtime's poller.
+// If a handler computes for long in a loop that was idle before, it loses the loop, even if no thread waits in the runtime's poller.
 func TestComputingAfterIdleness(t *testing.T) {
 	filotest.NeedLoops(t)
 	var computes atomic.Bool
@@ -478,7 +477,7 @@ func TestComputingAfterIdleness(t *testing.T) {
 		return c.Text(200, "done")
 	})})
 	computing, other := s.Dial(t), s.Dial(t)
-	for _, idle := range []int{0, 5, 10, 15, 20, 25, 30, 35, 1500} { // milliseconds: after 35 the monitor looks seldom, after 1500 never
+	for _, idle := range []int{0, 5, 10, 15, 20, 25, 30, 35, 1500} { // milliseconds; after 35 the monitor checks rarely, after 1500 never
 		time.Sleep(time.Duration(idle) * time.Millisecond)
 		computes.Store(true)
 		computing.Get("/compute")
@@ -490,7 +489,7 @@ func TestComputingAfterIdleness(t *testing.T) {
 	}
 }
 
-// All clients are served while leaders get no processor of their own, and when there are processors again. A shutdown isn't held up.
+// All clients are served while other work occupies all processors, and afterwards. A shutdown isn't delayed.
 func TestLeadersWithoutProcessors(t *testing.T) {
 	filotest.NeedLoops(t)
 	if runtime.NumCPU() > 8 {

@@ -23,10 +23,10 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// faultModes are the ways to set a handler's class from the beginning.
+// faultModes are the wrappers that fix a handler's class.
 var faultModes = map[string]func(filo.Handler) filo.Handler{"inline": filo.Inline, "offload": filo.Offload}
 
-// faultGate serves a gate: requests for /hold may block, others are answered at once.
+// faultGate serves a gate: requests for /hold block until the gate opens, and others are answered at once.
 func faultGate(t *testing.T, config *filo.Server) (*filotest.Server, *filotest.Gate) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -42,7 +42,7 @@ func faultGate(t *testing.T, config *filo.Server) (*filotest.Server, *filotest.G
 	return s, gate
 }
 
-// faultRest waits until the server is as it was at first, and checks that all loops answer new connections.
+// faultRest waits until the server is in its initial state again, and checks that all loops serve new connections.
 func faultRest(t *testing.T, s *filotest.Server, body string) {
 	t.Helper()
 	filotest.Await(t, "the server to be as at first", func() bool {
@@ -64,10 +64,10 @@ func faultRest(t *testing.T, s *filotest.Server, body string) {
 
 const faultGet = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// The bytes of a body that its handler hasn't read are never taken for a request, even if the head came in pieces.
+// The server never parses unread bytes of a body as a request, even if the head arrived in pieces.
 func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 	filotest.NeedLoops(t)
-	body := strings.Repeat("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 1000) // more than the server waits for before the handler
+	body := strings.Repeat("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", 1000) // so long that the server calls the handler before the whole body has arrived
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
 			var smuggled atomic.Int32
@@ -86,7 +86,7 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 					c.Send("POST /first HTTP/1.1\r\nHo")
 					filotest.Await(t, "the beginning of the head to be read", func() bool { return s.Stats().ConnsActive == 1 })
 					c.Send("st: a\r\n" + framing.field + "\r\n\r\n")
-					if framing.field[0] == 'T' { // until this much has come, the server would wait for more
+					if framing.field[0] == 'T' { // the server waits for this many bytes before it calls the handler
 						c.Send(framing.body[:17_000])
 						c.Want(200, "/first", false)
 						c.Send(framing.body[17_000:])
@@ -109,8 +109,8 @@ func TestRestOfABodyBehindAHeadInPieces(t *testing.T) {
 	}
 }
 
-// If no place is free and a handler isn't known to be quick, the request is refused by the ErrorHandler, the handler isn't called, and the
-// connection stays open.
+// If no place is free and the server hasn't measured the handler as quick, the ErrorHandler refuses the request, the handler isn't called,
+// and the connection stays open.
 func TestPlaceTakenByTheHandler(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -150,7 +150,7 @@ func TestPlaceTakenByTheHandler(t *testing.T) {
 	filotest.Await(t, "the connections to go", func() bool { return s.Stats().ConnsOpen == 0 })
 }
 
-// If a quick handler turns out to need a worker of its own, and there is none, its request is refused like others.
+// If a quick handler must wait and no worker is free to take over its loop, its request is refused like others.
 func TestNoPlaceToWaitIn(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate, file := filotest.NewGate(), filepath.Join(t.TempDir(), "file")
@@ -160,7 +160,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 	hold := filo.Offload(gate.Handle)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		if c.Path() == "/file" {
-			// The leader doesn't send a body that may be wrapped.
+			// If WrapBody was called, a leader doesn't send the file itself.
 			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser { return nil })
 			return c.File(file)
 		}
@@ -188,7 +188,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 			c.Close()
 			after := s.Stats()
 			if response.StatusCode != 503 && after.Retakes > before.Retakes {
-				continue // the leader was away for so long that it has lost its loop, and has a place beyond the limit
+				continue // the leader has lost its loop, and occupies a place beyond the limit
 			}
 			if response.StatusCode != 503 || response.Header.Get("Retry-After") != "1" || body != "Service Unavailable: too many requests at once\n" {
 				t.Errorf("%q: got %d %.80q, %v", request, response.StatusCode, body, response.Header)
@@ -201,7 +201,7 @@ func TestNoPlaceToWaitIn(t *testing.T) {
 	}
 }
 
-// If an ErrorHandler waits for the rest of a refused request's body, it gives the loop away, provided that a place is free by then.
+// If an ErrorHandler waits for the rest of a refused request's body, the loop gets another leader, provided that a place is free by then.
 func TestRefusedBodyIsRead(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate, refused := filotest.NewGate(), make(chan struct{})
@@ -213,8 +213,8 @@ func TestRefusedBodyIsRead(t *testing.T) {
 		}
 		close(refused)
 		filotest.Await(t, "the place to be free", func() bool {
-			// The answer is counted before its worker's place is free. This handler's own worker also counts, once it has lost its loop by
-			// waiting here.
+			// The server counts the answer before its worker's place is free. The worker of this handler also counts if it has lost its loop
+			// while it waits here.
 			stats := s.Stats()
 			return stats.Requests[2] == 1 && stats.WorkersRunning <= min(int(stats.Retakes), 1)
 		})
@@ -233,15 +233,15 @@ func TestRefusedBodyIsRead(t *testing.T) {
 	c.Want(503, "5 <nil>", false)
 }
 
-// While offloaded handlers have every place, further requests for them get a whole 503 that says when to come again, and quick ones are
-// answered. Afterwards the server is as before.
+// While offloaded handlers occupy every place, further requests for them get a complete 503 with Retry-After, and requests for quick handlers
+// are answered. Afterwards, the server is in its initial state again.
 func TestEveryPlaceTaken(t *testing.T) {
 	s, gate := faultGate(t, &filo.Server{Leaders: 2, Concurrency: 1})
 	holder := s.Dial(t)
 	gate.HoldPlace(t, s, holder)
 	const overload = "Service Unavailable: too many requests at once\n"
-	// refused sends a request for which there is no place. It reports false if the leader was away for so long that it has lost its loop:
-	// then the leader has a place beyond the limit, and may answer.
+	// refused sends a request for which no place is free, and checks the 503. It returns false if the leader has lost its loop: then the
+	// leader occupies a place beyond the limit, and may serve the request.
 	refused := func(c *filotest.Client, request string, closes bool) bool {
 		retakes := s.Stats().Retakes
 		c.Send(request)
@@ -262,18 +262,18 @@ func TestEveryPlaceTaken(t *testing.T) {
 			c.Close()
 			continue
 		}
-		// The rest of the refused request is skipped, and its connection goes on.
+		// The server skips the rest of the refused request, and keeps the connection open.
 		whole := refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", false)
 		c.Send("lo\r\n0\r\n\r\n")
 		c.Get("/")
 		c.Want(200, "quick", false)
-		// A client needn't send a body that won't be read.
+		// A client that waits for a 100 learns that it needn't send its body.
 		whole = whole && refused(c, "POST /offload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\nExpect: 100-continue\r\n\r\n", true)
 		c.Close()
 		if whole {
 			rounds++
 		}
-		// A request that is never complete doesn't need the place.
+		// A request that is never completed doesn't need a place.
 		half := s.Dial(t)
 		half.Send("GET /offload HTTP/1.1\r\n")
 		half.Reset()
@@ -291,7 +291,8 @@ func TestEveryPlaceTaken(t *testing.T) {
 	})
 }
 
-// If an inline handler must wait for its body, and there is no worker that can wait, the answer is a 503: it isn't the client's fault.
+// If an inline handler must wait for its body, but no place is free for a worker that waits, the answer is a 503, because it isn't the
+// client's fault.
 func TestBodyWithoutAWorker(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -327,17 +328,17 @@ func TestBodyWithoutAWorker(t *testing.T) {
 				return s.Stats().Retakes > 0
 			}
 		})
-		io.WriteString(c, strings.Repeat("x", 20_000)) // the connection may end before all of it is sent
+		io.WriteString(c, strings.Repeat("x", 20_000)) // the connection may end before all bytes are sent
 		<-answered
 		response, body := c.Answer()
-		// A leader whose thread gets no processor for long loses its loop, and may then wait for the body.
+		// A leader whose thread gets no processor for a long time loses its loop, and may then wait for the body.
 		if response.StatusCode != 503 && !(response.StatusCode == 200 && s.Stats().Retakes > 0) {
 			t.Errorf("got %d %q, want 503", response.StatusCode, body)
 		}
 	}
 }
 
-// A large answer of an inline handler, and the answers before it, come whole although no worker can wait for the client.
+// A large answer of an inline handler, and the answers before it, arrive complete although no place is free for a worker that waits for the client.
 func TestLargeAnswerWithoutAWorker(t *testing.T) {
 	filotest.NeedLoops(t)
 	large := strings.Repeat("0123456789abcdef", 300<<10/16)
@@ -364,7 +365,7 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 			first, small := c.Answer()
 			second, body := c.Answer()
 			c.Close()
-			// A leader that has lost its loop is beyond Concurrency for a moment, and then even quick requests may be refused.
+			// A leader that has lost its loop occupies a place beyond Concurrency for a moment, and then even quick requests may be refused.
 			if s.Stats().Retakes > 0 && (first.StatusCode == 503 || second.StatusCode == 503) {
 				return false
 			}
@@ -379,8 +380,8 @@ func TestLargeAnswerWithoutAWorker(t *testing.T) {
 // heldSize is the size of a body that clients don't read.
 const heldSize = 12 << 20
 
-// heldServer serves, over TLS or not. Its only worker's place is taken: no worker can wait until clients take the answers of the quick
-// handler.
+// heldServer starts a server, over TLS if secure is true, whose only place is occupied. So no worker can wait while clients don't read the
+// answers of the quick handler.
 func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *filotest.Client) {
 	filotest.NeedLoops(t)
 	gate, body := filotest.NewGate(), bytes.Repeat([]byte("0123456789abcdef"), heldSize/16)
@@ -394,7 +395,7 @@ func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *fil
 		}
 		return c.Text(200, "quick")
 	})
-	// No WriteTimeout: a machine may be so busy that the last client comes to read long after the first one.
+	// There is no WriteTimeout, because on a busy machine the last client may read much later than the first one.
 	config := &filo.Server{Leaders: 1, Concurrency: 1, WriteTimeout: -1, MaxBufferedAnswers: 64 << 20, Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/hold" {
 			return hold(c)
@@ -413,10 +414,10 @@ func heldServer(t *testing.T, secure bool) (s *filotest.Server, dial func() *fil
 	return s, dial
 }
 
-// heldAnswer reads the answer of a client that hasn't read it so far.
+// heldAnswer reads an answer that the client hasn't read so far.
 func heldAnswer(t *testing.T, c *filotest.Client) (status int) {
 	t.Helper()
-	c.SetDeadline(time.Now().Add(filotest.Bound)) // the other answers took time before
+	c.SetDeadline(time.Now().Add(filotest.Bound)) // again, because reading the other answers has taken time
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatalf("reading an answer: %v", err)
@@ -433,8 +434,8 @@ func heldAnswer(t *testing.T, c *filotest.Client) (status int) {
 	return response.StatusCode
 }
 
-// If clients don't read large bodies, and no worker can wait for these clients, the connections keep the handlers' own slices, not copies.
-// In the end the bodies arrive whole.
+// If clients don't read large bodies, and no worker can wait for them, the connections hold the handlers' own slices instead of copies. When
+// the clients read, the bodies arrive complete.
 func TestDeafClientsCostNoCopies(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -454,7 +455,7 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 			if grown := int64(filotest.HeapInUse()) - int64(before); grown > 2*heldSize {
 				t.Errorf("%d clients cost %d KB", len(clients), grown>>10)
 			}
-			// A leader that has lost its loop is beyond Concurrency for a moment, and then the next request is refused.
+			// A leader that has lost its loop occupies a place beyond Concurrency for a moment, and then the next request is refused.
 			refused := func(status int) bool { return status == 503 && s.Stats().Retakes > 0 }
 			for _, c := range clients {
 				if status := heldAnswer(t, c); status != 200 && !refused(status) {
@@ -469,8 +470,8 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 	}
 }
 
-// Waiting bodies that were made for one client each are limited; beyond the limit the client gets a whole 503. Room that clients free, by
-// reading or by leaving, is free for others.
+// MaxBufferedAnswers limits waiting bodies that were copied for one client each. Beyond the limit, a client gets a complete 503. When clients
+// read or disconnect, the memory is free for others.
 func TestDeafClientsAreLimited(t *testing.T) {
 	s, dial := heldServer(t, false)
 	for range 2 {
@@ -484,13 +485,13 @@ func TestDeafClientsAreLimited(t *testing.T) {
 		statuses := make(map[int]int)
 		for i, c := range clients {
 			if i == 0 {
-				c.Reset() // this client never reads its answer
+				c.Reset() // this client disconnects without reading its answer
 				continue
 			}
 			statuses[heldAnswer(t, c)]++
 			c.Close()
 		}
-		// A leader that loses its loop while it copies may find a place in which it can wait.
+		// If a leader loses its loop while it copies a body, it may get a place and wait.
 		if statuses[200] < 4 || statuses[503] < 2 || statuses[200]+statuses[503] != 9 {
 			t.Errorf("got %v, want about 4 of 200 and 5 of 503", statuses)
 		}
@@ -501,8 +502,8 @@ func TestDeafClientsAreLimited(t *testing.T) {
 	}
 }
 
-// If a new connection gets the descriptor of an earlier one, for which events are still queued, the new one never gets the earlier one's
-// answers or end.
+// If a new connection gets the descriptor of an earlier connection for which events are still queued, it never receives answers of the
+// earlier connection, and never ends because of these events.
 func TestDescriptorReuse(t *testing.T) {
 	filotest.NeedLoops(t)
 	answer := func(c *filo.Ctx) error {
@@ -532,10 +533,10 @@ func TestDescriptorReuse(t *testing.T) {
 				request := "GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n"
 				reader := bufio.NewReader(conn)
 				switch j % 5 {
-				case 0: // the server closes, while more comes
+				case 0: // the server closes the connection while more bytes arrive
 					path = "/close" + path
 					io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: a\r\n\r\n")
-				case 1: // the client closes without having read
+				case 1: // the client closes the connection without reading
 					io.WriteString(conn, strings.Repeat(request, 3))
 					conn.Close()
 					continue
@@ -572,7 +573,8 @@ func TestDescriptorReuse(t *testing.T) {
 	})
 }
 
-// If a request and the client's end come together, the request is answered, and then the connection ends, whatever its handler's class is.
+// If a request and the end of the client's side arrive together, the request is answered, and then the connection ends, whatever the
+// handler's class is.
 func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 	filotest.NeedLoops(t)
 	work := func(c *filo.Ctx) error {
@@ -613,7 +615,7 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 					}
 					c.WantEOF()
 				}
-				// The client ends its side in the midst of the body.
+				// The client ends its side in the middle of the body.
 				if test.size > 1 {
 					c := s.Dial(t)
 					c.Send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\nx", test.path, test.size))
@@ -629,9 +631,9 @@ func TestEndWithTheRequestOfEachHandler(t *testing.T) {
 	}
 }
 
-// Events that come while a connection's handler runs aren't lost: a request gets its answer, an end or a reset ends the connection.
+// Events that arrive while a connection's handler runs aren't lost: a request gets its answer, and an end or a reset ends the connection.
 func TestEventsForABusyConnection(t *testing.T) {
-	for name, mode := range faultModes { // an inline handler loses its loop meanwhile
+	for name, mode := range faultModes { // an inline handler loses its loop while it blocks
 		t.Run(name, func(t *testing.T) {
 			filotest.NeedLoops(t)
 			gate := filotest.NewGate()
@@ -647,7 +649,7 @@ func TestEventsForABusyConnection(t *testing.T) {
 			}
 			for _, c := range pipelined {
 				c.Get("/")
-				c.Send("GET / HTTP/1.1\r\nHo") // and a part of another request
+				c.Send("GET / HTTP/1.1\r\nHo") // an incomplete request
 			}
 			for _, c := range halves {
 				c.Get("/")
@@ -681,8 +683,8 @@ func TestEventsForABusyConnection(t *testing.T) {
 	}
 }
 
-// If a client resets its connection, in whatever state a request of a fixed class is, each loop still has a leader afterwards, and no
-// worker is left behind.
+// If a client resets its connection in any state of a request, each loop still has a leader afterwards, and every worker is free again. The
+// test uses inline and offloaded handlers.
 func TestResetsOfEachClass(t *testing.T) {
 	filotest.NeedLoops(t)
 	const post = "POST /body HTTP/1.1\r\nHost: a\r\n"
@@ -730,7 +732,7 @@ func TestResetsOfEachClass(t *testing.T) {
 	}
 }
 
-// Close and Serve return although handlers don't, and when these return, nothing is left.
+// Close and Serve return even if handlers don't. When the handlers return later, all resources are released.
 func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
 	for name, mode := range faultModes {
 		t.Run(name, func(t *testing.T) {
@@ -754,7 +756,7 @@ func TestCloseWithAHandlerThatNeverReturns(t *testing.T) {
 	}
 }
 
-// Whichever function of the user's panics or ends its goroutine in a leader, the loop still has a leader afterwards.
+// If any of the user's functions panics or ends its goroutine in a leader, the loop still has a leader afterwards.
 func TestPanicsOfALeader(t *testing.T) {
 	fail := func(how string) {
 		if how == "panic" {
@@ -765,7 +767,7 @@ func TestPanicsOfALeader(t *testing.T) {
 	for _, where := range []string{"handler", "ErrorHandler", "ConnState", "Logger"} {
 		for _, how := range []string{"panic", "Goexit"} {
 			if where == "Logger" && how == "panic" {
-				continue // the logger is called where a panic is dealt with
+				continue // the server calls the logger while it handles a panic
 			}
 			t.Run(where+" "+how, func(t *testing.T) {
 				filotest.NeedLoops(t)
@@ -794,7 +796,7 @@ func TestPanicsOfALeader(t *testing.T) {
 				other := s.Dial(t)
 				other.Get("/")
 				other.Want(200, "fine", false)
-				// After the answer, ConnState is called because this connection becomes idle. That call must not be the one that fails.
+				// After the answer, the server calls ConnState, because this connection becomes idle. This call must not be the one that fails.
 				filotest.Await(t, "the other connection to rest", func() bool { return s.Stats().ConnsIdle == 1 })
 				for range 20 {
 					c := s.Dial(t)
@@ -817,7 +819,7 @@ func TestPanicsOfALeader(t *testing.T) {
 	}
 }
 
-// A worker that has one of the kept places gives it back, even if the user's code panics where nothing else recovers.
+// A worker that occupies a reserved place releases it, even if user code panics outside of the handler.
 func TestKeptPlaceAfterAPanic(t *testing.T) {
 	filotest.NeedLoops(t)
 	var armed atomic.Bool
@@ -837,7 +839,7 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 		}
 	}}
 	s := filotest.Serve(t, &filo.Server{Concurrency: 1, Logger: slog.New(log), Handler: func(c *filo.Ctx) error {
-		time.Sleep(time.Millisecond) // so that the server's own class isn't quick, and needs a place
+		time.Sleep(time.Millisecond) // so that the server's own class isn't quick, and calls need a place
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
@@ -874,7 +876,7 @@ func TestKeptPlaceAfterAPanic(t *testing.T) {
 	})
 }
 
-// If a leader has lost its loop before it learns that the handler is quick, it gets one of the kept places, too.
+// If a leader has lost its loop before it finds out that the handler is quick, it also gets a reserved place.
 func TestKeptPlaceOfALateLeader(t *testing.T) {
 	filotest.NeedLoops(t)
 	gate := filotest.NewGate()
@@ -893,7 +895,7 @@ func TestKeptPlaceOfALateLeader(t *testing.T) {
 	t.Cleanup(gate.Open)
 	gate.HoldPlace(t, s, s.Dial(t))
 	c := s.Dial(t)
-	for range 4 { // after three the server's own class isn't quick any more, and the loop is given away before the call
+	for range 4 { // after three calls, the server's own class isn't quick any more, so the leader hands its seat off before the call
 		c.Get("/")
 		c.Want(200, "quick", false)
 	}
@@ -902,7 +904,7 @@ func TestKeptPlaceOfALateLeader(t *testing.T) {
 	}
 }
 
-// faultLog is a log that fails.
+// faultLog is a log handler that calls fail.
 type faultLog struct{ fail func(here string) }
 
 func (l faultLog) Enabled(context.Context, slog.Level) bool { return true }
@@ -913,7 +915,7 @@ func (l faultLog) Handle(context.Context, slog.Record) error {
 func (l faultLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l faultLog) WithGroup(string) slog.Handler      { return l }
 
-// Shutdown and Close come to an end whatever the loops are doing: handing off, being retaken, or getting a new leader.
+// Shutdown and Close end whatever the loops are doing: while a seat is handed off or retaken, or gets a new leader.
 func TestEndsDuringHandoffs(t *testing.T) {
 	filotest.NeedLoops(t)
 	for round := range 40 {
@@ -941,7 +943,7 @@ func TestEndsDuringHandoffs(t *testing.T) {
 						return
 					}
 					if _, err := reader.Peek(1); err != nil {
-						return // the connection may end, but not in the midst of an answer
+						return // the connection may end, but not in the middle of an answer
 					}
 					response, err := http.ReadResponse(reader, nil)
 					if err == nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// modelSeed names the environment variable that makes a run repeat the plan of a failed one.
+// modelSeed is the environment variable whose seed makes a run repeat the plan of a failed run.
 const modelSeed = "FILO_TEST_SEED"
 
 const (
@@ -33,23 +33,23 @@ const (
 	modelPiece   = 9 << 10 // of a streamed answer
 )
 
-// model is a server, with clients that do everything to it at random. Each request has its own number, which its answer repeats.
+// model is a server with clients that act at random. Each request has a unique number, which its answer repeats.
 type model struct {
 	t     *testing.T
 	s     *filotest.Server
 	seed  uint64
-	small bool // Concurrency is small: a request may be refused
-	cuts  bool // the server is going to be closed: answers may be cut
+	small bool // Concurrency is small, so a request may be refused
+	cuts  bool // the test ends the server with Close, so answers may be cut off
 
 	classes map[string]*class.Class
 	next    atomic.Uint32
 	calls   [modelMost]atomic.Int32 // calls of handlers, by request
-	most    [modelMost]int32        // upper bounds of calls; each belongs to its request's client until all clients have ended
+	most    [modelMost]int32        // upper bounds of calls; each is only used by its request's client until all clients have ended
 	least   [modelMost]int32        // lower bounds of calls
 	ending  atomic.Bool             // Shutdown or Close was called
 }
 
-// modelRequest is a request, with what the test knows of its answer.
+// modelRequest is a request, with the expected answer.
 type modelRequest struct {
 	number     uint32
 	mode, work string
@@ -57,7 +57,7 @@ type modelRequest struct {
 	want       string // the body of a 200
 }
 
-// String names the request by its line.
+// String returns the method and the target.
 func (r *modelRequest) String() string { return r.text[:strings.Index(r.text, " HTTP")] }
 
 // modelConn is a client's end of a connection, with the requests and answers on it.
@@ -91,12 +91,12 @@ func newModel(t *testing.T, concurrency int) *model {
 	return m
 }
 
-// modelWorks are what handlers do, the usual things more often.
+// modelWorks lists the behaviours of handlers. Usual ones occur more often.
 var modelWorks = []string{
 	"quick", "quick", "quick", "quick", "sleep", "spin", "body", "reader", "stream", "large", "panic", "Goexit", "hijack",
 }
 
-// handle does what the path says: how the handler is classed, the work, how much of it, and the request's number.
+// handle behaves as the path says. The path consists of the mode (how the handler is classed), the work, its amount, and the request's number.
 func (m *model) handle(c *filo.Ctx) error {
 	part := strings.Split(c.Path(), "/")
 	mode, work := part[1], part[2]
@@ -173,11 +173,11 @@ func (m *model) work(c *filo.Ctx, work string, amount, number int) error {
 	return c.Text(200, text)
 }
 
-// request makes up a request.
+// request returns a random request.
 func (m *model) request(random *rand.Rand, last bool) *modelRequest {
 	r := &modelRequest{number: m.next.Add(1), work: modelWorks[random.IntN(len(modelWorks))]}
 	if r.work == "hijack" && !last {
-		r.work = "quick" // the handler would get the requests behind it
+		r.work = "quick" // a hijacking handler would receive the requests after it
 	}
 	r.mode = []string{"plain", "learned", "inline", "offload"}[random.IntN(4)]
 	amount, number := random.IntN(3000), fmt.Sprintf("%08d", r.number)
@@ -206,7 +206,7 @@ func (m *model) request(random *rand.Rand, last bool) *modelRequest {
 		r.want = strings.Repeat(number, modelLarge/8)
 	}
 	r.text = fmt.Sprintf("%s /%s/%s/%d/%d HTTP/1.1\r\nHost: a\r\n%s", method, r.mode, r.work, amount, r.number, rest)
-	// This is the bound until the answer shows more.
+	// This is the upper bound until the answer gives a better one.
 	m.most[r.number] = 1
 	return r
 }
@@ -234,7 +234,7 @@ func (m *model) run() *sync.WaitGroup {
 	return clients
 }
 
-// connection does what a client does on one connection.
+// connection uses one connection of a client.
 func (m *model) connection(random *rand.Rand, conn *modelConn) {
 	for rounds := 1 + random.IntN(3); rounds > 0; rounds-- {
 		count := 1
@@ -258,7 +258,7 @@ func (m *model) connection(random *rand.Rand, conn *modelConn) {
 		sent := m.send(random, conn, text.String(), end == "half-close")
 		wanted := batch
 		if end == "close" || end == "reset" {
-			// The client leaves at any moment: before, between or in the midst of the answers.
+			// The client disconnects at a random moment: before, between or within the answers.
 			wanted = batch[:random.IntN(count+1)]
 			if len(wanted) < count && random.IntN(2) == 0 {
 				time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
@@ -287,8 +287,8 @@ func (m *model) connection(random *rand.Rand, conn *modelConn) {
 	}
 }
 
-// send sends the text, at once or in pieces, on another goroutine, since answers may come meanwhile. It closes sent at the end. A failure
-// shows when the answers are read.
+// send sends the text, at once or in pieces, on another goroutine, so that the client can read answers at the same time. It closes sent at
+// the end. It ignores errors, because reading the answers reports them.
 func (m *model) send(random *rand.Rand, conn *modelConn, text string, halfClose bool) (sent chan struct{}) {
 	type piece struct {
 		text  string
@@ -319,7 +319,7 @@ func (m *model) send(random *rand.Rand, conn *modelConn, text string, halfClose 
 	return sent
 }
 
-// answers reads the answers to the wanted requests. It reports whether the connection goes on.
+// answers reads the answers to the wanted requests. It reports whether the connection can be used again.
 func (m *model) answers(random *rand.Rand, conn *modelConn, batch, wanted []*modelRequest) (goesOn bool) {
 	for i, r := range wanted {
 		behind := batch[i+1:]
@@ -351,16 +351,16 @@ func (m *model) answers(random *rand.Rand, conn *modelConn, batch, wanted []*mod
 	return true
 }
 
-// mayEnd reports whether the connection may end with err instead of an answer, or in the midst of one.
+// mayEnd reports whether the connection may end with err instead of an answer, or within an answer.
 func (m *model) mayEnd(begun bool, err error, behind bool) bool {
 	if !m.ending.Load() {
 		return false
 	}
-	// Bytes that are sent to a connection that has just been closed may destroy the previous answer.
+	// If the client sends bytes on a connection that the server has just closed, a reset may destroy the previous answer.
 	return m.cuts || !begun && (err == io.EOF || filotest.IsReset(err)) || behind && filotest.IsReset(err)
 }
 
-// answer reads the answer to a request. begun says that a part of it has come.
+// answer reads the answer to a request. begun says that a part of the answer has arrived.
 func (m *model) answer(conn *modelConn, r *modelRequest) (begun, closes bool, err error) {
 	if _, err := conn.reader.Peek(1); err != nil {
 		return false, false, err
@@ -393,9 +393,9 @@ func (m *model) answer(conn *modelConn, r *modelRequest) (begun, closes bool, er
 	return true, response.Close, nil
 }
 
-// echo talks to the echo on a connection that was hijacked.
+// echo sends lines on a hijacked connection, and checks their echo.
 func (m *model) echo(conn *modelConn) {
-	ending := m.ending.Load() // if so, Close may have found the connection before the handler took it over
+	ending := m.ending.Load() // if true, Close may have found the connection before the handler took it over
 	for _, text := range []string{"one\n", "two\n"} {
 		io.WriteString(conn, text)
 		if line, err := conn.reader.ReadString('\n'); line != text || err != nil {
@@ -411,7 +411,7 @@ func (m *model) echo(conn *modelConn) {
 	}
 }
 
-// checkCalls checks how often each request's handler was called, when no handler runs any more.
+// checkCalls checks how often each request's handler was called. No handler may still be running.
 func (m *model) checkCalls() {
 	for number := range m.next.Load() {
 		n, most, least := m.calls[number+1].Load(), m.most[number+1], m.least[number+1]
@@ -421,7 +421,7 @@ func (m *model) checkCalls() {
 	}
 }
 
-// checkRest checks that nothing is left of the clients, and that both loops are still led.
+// checkRest checks that the server has released all resources of the clients, and that both loops have a leader.
 func (m *model) checkRest() {
 	t, s := m.t, m.s
 	filotest.Await(t, "the server to be as at first", func() bool {
@@ -443,7 +443,7 @@ func (m *model) checkRest() {
 			}
 			c.Get("/offload/quick/0/0")
 			if m.small {
-				c.Answer() // which may be a refusal, since the others come at the same time
+				c.Answer() // it may be a refusal, since the requests are made at the same time
 			} else {
 				c.Want(200, "00000000", false)
 			}
@@ -462,8 +462,8 @@ func (m *model) checkEnd() {
 	}
 }
 
-// Whatever clients and handlers do, each request is answered once, on its own connection and in order. When the clients have gone, the
-// server is as it was before.
+// Whatever clients and handlers do, each request is answered once, on its own connection and in order. After the clients have disconnected,
+// the server is in its initial state again.
 func TestLoopModel(t *testing.T) {
 	for _, concurrency := range []int{1, 2, 5, 1000} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -480,7 +480,7 @@ func TestLoopModel(t *testing.T) {
 	}
 }
 
-// During a shutdown in the middle of all this, each request is answered as a whole, or its connection ends.
+// If the server is shut down while clients act, each request gets a complete answer, or its connection ends.
 func TestLoopModelShutdown(t *testing.T) {
 	for _, concurrency := range []int{2, 1000} {
 		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
@@ -498,7 +498,7 @@ func TestLoopModelShutdown(t *testing.T) {
 	}
 }
 
-// Close in the middle of all this ends every connection and leaves nothing behind.
+// If the server is closed while clients act, it ends every connection, and releases all resources.
 func TestLoopModelClose(t *testing.T) {
 	m := newModel(t, 1000)
 	m.cuts = true

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// pausedChild names the environment variable that makes the test binary the server of TestPaused.
+	// pausedChild is the environment variable that makes the test binary run the server of TestPaused.
 	pausedChild = "FILO_TEST_PAUSED"
 	pausedTime  = time.Second // the child's time-outs
 )
 
-// TestPausedChild is the server of TestPaused, in a process that can be paused.
+// TestPausedChild runs the server of TestPaused, in a child process that can be paused.
 func TestPausedChild(t *testing.T) {
 	if os.Getenv(pausedChild) == "" {
 		t.Skip("started by TestPaused")
@@ -45,7 +45,7 @@ func TestPausedChild(t *testing.T) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// pausedServer is the child.
+// pausedServer is the child process.
 type pausedServer struct {
 	plain, tls string // addresses
 	process    *os.Process
@@ -64,7 +64,7 @@ func newPausedServer(t *testing.T, driver string) *pausedServer {
 		t.Fatal(err)
 	}
 	if err := child.Start(); err != nil {
-		t.Skip(err) // the system can't start this binary: it runs in an emulator
+		t.Skip(err) // in an emulator, the system can't start this binary
 	}
 	t.Cleanup(func() {
 		stdin.Close()
@@ -84,7 +84,7 @@ func newPausedServer(t *testing.T, driver string) *pausedServer {
 	}
 }
 
-// pause stops the process. It returns when all threads have stopped.
+// pause stops the process, and returns after all threads have stopped.
 func (s *pausedServer) pause(t *testing.T) {
 	if err := s.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -97,14 +97,14 @@ func (s *pausedServer) pause(t *testing.T) {
 
 func (s *pausedServer) goOn() { s.process.Signal(syscall.SIGCONT) }
 
-// pausedCase is a connection whose server is paused while it waits for second, which the client sends in time, during the pause.
+// pausedCase is a connection whose server is paused while it waits for second. The client sends second in time, during the pause.
 type pausedCase struct {
 	name          string
 	first, second string
 	answers       int // the number of answers to first
 	size          int // the size of the body
 
-	// For HTTP/2, instead of first and second. The test waits for the answer on stream 3.
+	// For HTTP/2, these functions replace first and second. The test waits for the answer on stream 3.
 	begin, finish func(c *filotest.RawHTTP2)
 }
 
@@ -163,7 +163,7 @@ func (s *pausedServer) dial(t *testing.T, use *pausedCase, secure bool) *pausedC
 		t.Fatal(err)
 	}
 	if secure {
-		config := &tls.Config{InsecureSkipVerify: true} // the child's certificate isn't this process's
+		config := &tls.Config{InsecureSkipVerify: true} // the child has another certificate than this process
 		if use.begin != nil {
 			config.NextProtos = []string{"h2"}
 		}
@@ -184,7 +184,7 @@ func (s *pausedServer) dial(t *testing.T, use *pausedCase, secure bool) *pausedC
 	return p
 }
 
-// finish sends the rest. If that begins with a handshake, it waits for the server.
+// finish sends the rest of the request. If the TLS handshake is still to be made, finish waits for the server.
 func (p *pausedClient) finish() {
 	defer close(p.sent)
 	if p.http2 != nil {
@@ -194,7 +194,7 @@ func (p *pausedClient) finish() {
 	}
 }
 
-// check reads the answer.
+// check reads and checks the answer.
 func (p *pausedClient) check(t *testing.T, secure bool) {
 	<-p.sent
 	want := fmt.Sprint("200 ", p.size)
@@ -217,7 +217,7 @@ func (p *pausedClient) check(t *testing.T, secure bool) {
 	}
 }
 
-// Bytes that came in time aren't refused because the process was paused past a time-out.
+// If bytes arrive in time while the process is paused for longer than a time-out, the server doesn't refuse them.
 func TestPaused(t *testing.T) {
 	for _, driver := range []string{"loop", "blocking"} {
 		t.Run(driver, func(t *testing.T) {
@@ -232,14 +232,14 @@ func TestPaused(t *testing.T) {
 	}
 }
 
-// pausedIn makes clients of all kinds, pauses the server past its time-outs, and checks the answers. It returns false if the time-outs may
-// have passed before the pause.
+// pausedIn creates clients of all kinds, pauses the server for longer than its time-outs, and checks the answers. It returns false if a
+// time-out may have expired before the pause.
 func (s *pausedServer) pausedIn(t *testing.T) bool {
 	start := time.Now()
 	var clients []*pausedClient
 	secure := func(i int) bool {
-		// The blocking driver may end a handshake whose time is over after the pause: it can't see the hello that crypto/tls is about to
-		// read.
+		// In the blocking driver, a handshake may time out after the pause, because the server can't find out that crypto/tls is about to
+		// read the ClientHello.
 		return i < len(pausedCases) && (strings.HasSuffix(t.Name(), "/loop") || !strings.HasSuffix(pausedCases[i].name, "new"))
 	}
 	for i := range 3 * len(pausedCases) {

@@ -17,11 +17,11 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// With either driver and either protocol, Clients reports the client's open connection, its requests and its bytes. After the connection has
+// With both drivers and both protocols, Clients reports the client's open connection, its requests and its bytes. After the connection has
 // ended, Clients still reports the number of ended connections and of requests.
 func TestClients(t *testing.T) {
-	// Linux counts the bytes. An emulator of another processor passes no TCP_INFO on. The test knows an emulator by this: the system
-	// can't start this program by itself.
+	// Linux counts the bytes. An emulator of another processor doesn't support TCP_INFO. The test detects an emulator by trying to start this
+	// program directly, which fails there.
 	emulated := errors.Is(exec.Command(os.Args[0], "-test.run=^$").Run(), syscall.ENOEXEC)
 	told := runtime.GOOS == "linux" && !emulated
 	for _, test := range runningCases()[:4] {
@@ -57,7 +57,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// A connection or a request that is refused over a limit counts for its client.
+// Clients counts connections and requests that a limit has refused.
 func TestClientRefusals(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// countedFrames returns the beginning of a connection of HTTP/2, and the frames that more adds.
+// countedFrames returns the bytes that begin an HTTP/2 connection, and the frames that more adds.
 func countedFrames(more func(*http2.Framer)) string {
 	b := bytes.NewBufferString(http2.ClientPreface)
 	framer := http2.NewFramer(b, nil)
@@ -23,14 +23,14 @@ func countedFrames(more func(*http2.Framer)) string {
 	return b.String()
 }
 
-// Each time-out is counted once, as one of its kind.
+// Each time-out is counted once, by its kind.
 func TestTimeoutCounts(t *testing.T) {
 	acknowledged := countedFrames(func(f *http2.Framer) { f.WriteSettingsAck() })
 	for name, test := range map[string]struct {
 		send string
 		idle time.Duration // IdleTimeout
 		ping time.Duration // PingInterval
-		http bool          // the case is HTTP/1.1, and is tried on a loop's connection, too
+		http bool          // the case uses HTTP/1.1, and also runs with the loop driver
 		want filo.Timeouts
 	}{
 		"silent":            {"", 0, 0, true, filo.Timeouts{Silent: 1}},
@@ -62,10 +62,10 @@ func TestTimeoutCounts(t *testing.T) {
 					t.Errorf("%d connections, %+v; want %+v", got.ConnsOpen, got.Timeouts, test.want)
 				}
 			})
-			if !test.http || test.want.Write > 0 { // the system's buffers may take the whole answer
+			if !test.http || test.want.Write > 0 { // skip write time-outs: the system's buffers may hold the whole answer
 				return
 			}
-			// A busy machine may read the request only after the time-out for silence: then the client tries again.
+			// On a busy machine, the time-out for silence may expire before the server reads the request. Then the client tries again.
 			s := filotest.Serve(t, &filo.Server{
 				Handler: lifeTimed, ReadHeaderTimeout: 30 * time.Millisecond, IdleTimeout: 30 * time.Millisecond, ReadTimeout: 30 * time.Millisecond,
 			})
@@ -80,7 +80,7 @@ func TestTimeoutCounts(t *testing.T) {
 	}
 }
 
-// Stats has the limits that are in force, and none before the server serves.
+// Stats reports the limits that are in force, and none before the server serves.
 func TestStatsLimits(t *testing.T) {
 	if got := (&filo.Server{Concurrency: 5}).Stats(); got.Limits != (filo.Limits{}) || got.Draining {
 		t.Errorf("before it serves: %+v", got)

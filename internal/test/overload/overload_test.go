@@ -19,12 +19,12 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// 100 handlers take all places, and 1,000 more connections arrive. Each of these gets a whole 503, the 100 requests are answered, and
-// afterwards the server serves as before. The same holds with clients that never read.
+// 100 handlers occupy all places, and 1,000 more connections arrive. Each of these gets a complete 503, the 100 requests are answered, and
+// afterwards the server serves as before. The same holds if the refused clients never read.
 func TestOverload(t *testing.T) {
 	const held, more = 100, 1000
 	for name, test := range map[string]struct {
-		send  string // what refused clients send at once
+		send  string // sent by the refused clients as soon as they have connected
 		reads bool
 	}{
 		"requests":                {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true},
@@ -62,7 +62,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// A refused client that sends much before it reads gets its whole 503 all the same.
+// A refused client gets the complete 503 even if it sends many bytes before it reads.
 func TestOverloadBusyClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener, gate := servertest.NewListener(), filotest.NewGate()
@@ -94,7 +94,7 @@ func TestOverloadBusyClients(t *testing.T) {
 	})
 }
 
-// overload makes n connections, and reads their refusals.
+// overload opens n connections, and reads their refusals if reads is true.
 func overload(s *filotest.Server, t *testing.T, n int, send string, reads bool) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -107,9 +107,9 @@ func overload(s *filotest.Server, t *testing.T, n int, send string, reads bool) 
 					return
 				}
 				c := filotest.NewClient(t, conn)
-				io.WriteString(c, send) // it may be refused and gone by now
+				io.WriteString(c, send) // the server may have refused and closed the connection
 				if !reads {
-					continue // it stays open until the test's end
+					continue // the connection stays open until the end of the test
 				}
 				if err := c.Refusal(503); err != nil {
 					t.Errorf("a refusal: %v", err)
@@ -140,7 +140,7 @@ func wantServedAgain(s *filotest.Server, t *testing.T, n int) {
 	}
 }
 
-// A client that doesn't read its refusal can't hold up accepting, not even if the connection buffers nothing.
+// A client that doesn't read its refusal can't block accepting, not even if the connection has no buffer.
 func TestOverloadDeafClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const deaf = 200
@@ -177,7 +177,7 @@ func TestOverloadDeafClients(t *testing.T) {
 	})
 }
 
-// lifeListener accepts the connections that dial makes: in memory and without a buffer.
+// lifeListener accepts the in-memory connections that dial creates, which have no buffer.
 type lifeListener chan net.Conn
 
 func (l lifeListener) dial() (client net.Conn) {
@@ -201,8 +201,8 @@ func (l lifeListener) Close() error {
 
 func (l lifeListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
 
-// In both drivers some places are reserved for quick handlers. They are few, and a handler's end always gives its place back. In the
-// blocking driver a client that sends nothing loses its place soon.
+// Both drivers reserve a small number of places for quick handlers. When a handler ends in any way, its place becomes free. In the blocking
+// driver, a client that sends nothing soon loses its place.
 func TestKeptPlaces(t *testing.T) {
 	kept := 32
 	if filotest.Blocking() {
@@ -232,7 +232,7 @@ func TestKeptPlaces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := filotest.Serve(t, &filo.Server{Concurrency: 1, ReadTimeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
 				if waits {
-					time.Sleep(time.Millisecond) // as if there were work before Enter
+					time.Sleep(time.Millisecond) // simulates work before Enter
 				}
 				if !strings.HasPrefix(c.Path(), "/hold") {
 					return quick(c)
@@ -246,8 +246,8 @@ func TestKeptPlaces(t *testing.T) {
 			filotest.Await(t, "it to be known what the handler does", func() bool {
 				first.Get("/")
 				response, _ := first.Answer()
-				// The server doesn't know yet that the handler is quick, and a leader that has lost its loop has the one place for a
-				// moment.
+				// The server hasn't measured yet that the handler is quick, and a leader that has lost its loop may occupy the only place for
+				// a moment.
 				if response.StatusCode == 503 && s.Stats().Retakes > 0 {
 					return false
 				}
@@ -256,7 +256,7 @@ func TestKeptPlaces(t *testing.T) {
 				}
 				return !waits || filotest.ClassOf(s.Server, "").Kind == "slow"
 			})
-			// A leader that has lost its loop on the way there has the one place until it is back.
+			// A leader that has lost its loop before occupies the only place until it has returned.
 			filotest.Await(t, "the place to be free", func() bool { return s.Stats().WorkersRunning == filotest.WorkersOf(1) })
 			gate.Hold(t, first)
 			ask := func(path, more string) (status int) {
@@ -274,7 +274,7 @@ func TestKeptPlaces(t *testing.T) {
 					path, more string
 					status     int
 				}{{"/", "", 200}, {"/exit", "", 500}, {"/panic", "", 500}, {"/hold", "", 503}, {"/hijack", "", 503}, {"/body", "Content-Length: 100000\r\n", 503}} {
-					// A leader whose thread gets no processor for long loses its loop, and counts until it has a loop again.
+					// A leader whose thread gets no processor for a long time loses its loop, and occupies a place until it has a loop again.
 					if got := ask(test.path, test.more); got != test.status && (got == 0 && test.path != "/hijack" || s.Stats().Retakes == 0) {
 						t.Fatalf("%s: %d, want %d", test.path, got, test.status)
 					}
@@ -318,7 +318,7 @@ func TestMaxConns(t *testing.T) {
 	for _, c := range []*filotest.Client{first, second} {
 		c.Get("/")
 		c.Want(200, "quick", false)
-		c.Send("G") // it isn't idle
+		c.Send("G") // begin a request, so that the connection isn't idle
 	}
 	filotest.Await(t, "both to begin a request", func() bool { return s.Stats().ConnsActive == 2 })
 	s.Dial(t).WantRefusal(503)
@@ -357,7 +357,7 @@ func TestMaxConnsPerIP(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name    string
-		full    []string // two addresses that fill a client's share
+		full    []string // two addresses that use up a client's share
 		refused []string // addresses that belong to the same client
 	}{
 		{"IPv4", []string{"192.0.2.1", "192.0.2.1"}, []string{"192.0.2.1", "::ffff:192.0.2.1"}},
@@ -378,7 +378,7 @@ func TestMaxConnsPerIP(t *testing.T) {
 			}
 		}
 	}
-	// Clients without an IP address aren't counted.
+	// The limit doesn't apply to clients without an IP address.
 	for range 5 {
 		c := dial(&net.UnixAddr{Name: "@", Net: "unix"})
 		c.Get("/")
@@ -390,7 +390,7 @@ func TestMaxConnsPerIP(t *testing.T) {
 	}
 }
 
-// The share of an address is free again when its connections go, and when they are hijacked.
+// A connection stops counting for its address when it ends, and when it is hijacked.
 func TestMaxConnsPerIPLoopback(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		t.Run(address, func(t *testing.T) {
@@ -435,8 +435,8 @@ func TestMaxRequestsPerConn(t *testing.T) {
 	pipelined.WantEOF()
 }
 
-// A retired worker stops counting at once: at the cap, clients that have seen the close of their connection and connect again are never
-// refused.
+// A worker that has ended its connection stops counting at once. So even when all places are occupied, a client that has noticed the close of
+// its connection and connects again is never refused.
 func TestNoRefusalWhenAPlaceIsFree(t *testing.T) {
 	const clients = 4
 	s, _ := filotest.ServeGated(t, &filo.Server{Concurrency: clients, MaxIdleWorkerDuration: time.Millisecond})
@@ -455,7 +455,7 @@ func TestNoRefusalWhenAPlaceIsFree(t *testing.T) {
 				answer, err := io.ReadAll(conn)
 				conn.Close()
 				if strings.HasPrefix(string(answer), "HTTP/1.1 503 ") && s.Stats().Retakes > 0 {
-					continue // a leader that has lost its loop has a place until it is back
+					continue // a leader that has lost its loop occupies a place until it has returned
 				}
 				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
 					t.Errorf("got %q, %v", answer, err)

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Requests over Concurrency wait in the order in which they came, quick handlers are called meanwhile, and earlier pipelined answers don't
-// wait. Requests beyond the queue's length are refused.
+// Requests beyond Concurrency wait in the order of their arrival. While they wait, quick handlers run, and the answers to earlier pipelined
+// requests are sent. Requests beyond the queue's length are refused.
 func TestQueue(t *testing.T) {
 	filotest.NeedLoops(t)
 	begun, release := make(chan string, 10), make(chan struct{})
@@ -79,7 +79,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A request that waits for too long gets a 503, and nothing is left of it.
+// A request that waits for longer than QueueTimeout gets a 503, and leaves no resources behind.
 func TestQueueTimeout(t *testing.T) {
 	filotest.NeedLoops(t)
 	begun, release := make(chan struct{}, 1), make(chan struct{})
@@ -112,7 +112,7 @@ func TestQueueTimeout(t *testing.T) {
 	second.Want(200, "ok", false)
 }
 
-// Whatever the order in which requests come and end, no place is lost and none is taken twice.
+// In whatever order requests begin and end, no place is lost, and no place is occupied twice.
 func TestQueueUnderLoad(t *testing.T) {
 	filotest.NeedLoops(t)
 	const places, clients, each = 3, 16, 50
@@ -144,7 +144,8 @@ func TestQueueUnderLoad(t *testing.T) {
 	filotest.Await(t, "the places to be free", func() bool { stats := s.Stats(); return stats.WorkersRunning == 0 && stats.RequestsQueued == 0 })
 }
 
-// A client that keeps sending gives up its place to a waiting request, between two requests and between two messages.
+// If a client keeps sending, its connection releases its place to a waiting request between two requests, and between two messages of a
+// parked connection.
 func TestQueueBesideBusyClient(t *testing.T) {
 	filotest.NeedLoops(t)
 	const get = "GET %s HTTP/1.1\r\nHost: filo.test\r\n\r\n"
@@ -159,7 +160,7 @@ func TestQueueBesideBusyClient(t *testing.T) {
 			work := func(name string) {
 				begun <- name
 				<-release
-				time.Sleep(time.Millisecond) // otherwise the system may not run the waiting goroutines at all
+				time.Sleep(time.Millisecond) // otherwise the waiting goroutines might never run
 			}
 			s := filotest.Serve(t, &filo.Server{Concurrency: 1, Queue: 10, QueueTimeout: time.Hour, Handler: filo.Offload(func(c *filo.Ctx) error {
 				switch {
@@ -211,8 +212,7 @@ func TestQueueBesideBusyClient(t *testing.T) {
 	}
 }
 
-// unwanted is a server with one place. A request for /hold has it, and requests for other paths wait. For /timed the server's handler sets
-// a timeout.
+// unwanted is a server with one place. A request for /hold occupies it, and requests for other paths wait. For /timed, the handler sets a time-out.
 type unwanted struct {
 	*filotest.Server
 	release chan struct{}
@@ -246,7 +246,7 @@ func serveUnwanted(t *testing.T, serve func(*filo.Server) *filotest.Server, rout
 	return u
 }
 
-// let ends the request for /hold.
+// let lets the handler of /hold return.
 func (u *unwanted) let() {
 	select {
 	case <-u.release:
@@ -260,7 +260,7 @@ func (u *unwanted) awaitQueued(t *testing.T, n int) {
 	filotest.Await(t, fmt.Sprint(n, " requests to wait"), func() bool { return u.Stats().RequestsQueued == n })
 }
 
-// wantNotRun checks which handlers have run once the last request was answered.
+// wantNotRun waits until no handler runs, and checks that the handler for the path hasn't run.
 func (u *unwanted) wantNotRun(t *testing.T, path string) {
 	t.Helper()
 	filotest.Await(t, "the place to be free", func() bool { return u.Stats().WorkersRunning == 0 })
@@ -269,7 +269,7 @@ func (u *unwanted) wantNotRun(t *testing.T, path string) {
 	}
 }
 
-// If the client of a request that waits in the queue leaves, or the timeout answers, the request leaves the queue at once, and its handler
+// If the client of a queued request disconnects, or a time-out answers the request, the request leaves the queue at once, and its handler
 // doesn't run.
 func TestQueueUnwanted(t *testing.T) {
 	filotest.NeedLoops(t)
@@ -278,9 +278,9 @@ func TestQueueUnwanted(t *testing.T) {
 		"reset":                  func(u *unwanted, c *filotest.Client) { c.Reset() },
 		"reset inside of a body": func(u *unwanted, c *filotest.Client) { c.Reset() },
 		"an end of the client's side": func(u *unwanted, c *filotest.Client) {
-			time.Sleep(50 * time.Millisecond) // an earlier end may be that of a client that waits for its answer
+			time.Sleep(50 * time.Millisecond) // after an earlier half-close, the client might still wait for its answer
 			other := u.Dial(c.T)
-			other.Get("/none") // for each request the loop looks at its connections
+			other.Get("/none") // the request makes the loop check its connections
 			u.awaitQueued(c.T.(*testing.T), 2)
 			other.Reset()
 			u.awaitQueued(c.T.(*testing.T), 1)
@@ -303,7 +303,7 @@ func TestQueueUnwanted(t *testing.T) {
 				u.awaitQueued(t, 1)
 				leave(u, gone)
 				waiting := 0
-				if inBody { // the loop learns of the reset no later than of the last request, but nothing watches for it
+				if inBody { // the loop receives the reset no later than the last request, but nobody watches the connection
 					waiting = 1
 				}
 				u.awaitQueued(t, waiting)
@@ -330,13 +330,13 @@ func TestQueueUnwanted(t *testing.T) {
 	})
 }
 
-// Streams of HTTP/2 leave the queue in the same way, and their connection goes on.
+// HTTP/2 streams leave the queue in the same way, and their connection stays open.
 func TestQueueUnwantedHTTP2(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		for _, routed := range []bool{false, true} {
 			var dial func(...http2.Setting) *filotest.RawHTTP2
 			u := serveUnwanted(t, func(config *filo.Server) (s *filotest.Server) { s, dial = serve(config); return s }, routed)
-			// In the blocking driver a connection needs a place until it is known to be one of HTTP/2.
+			// In the blocking driver, a connection needs a place until the server knows that it speaks HTTP/2.
 			known := func() *filotest.RawHTTP2 {
 				c := dial()
 				c.Request(1, "/first", true).Send()

@@ -22,10 +22,10 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// runningPrime is the number of calls after which a handler is known to be quick.
+// runningPrime is the number of calls after which the server has measured a handler as quick.
 const runningPrime = 100
 
-// runningCase is a way in which requests come.
+// runningCase is a combination of driver and protocol.
 type runningCase struct {
 	name  string
 	serve func(t *testing.T, config *filo.Server) (s *filo.Server, url string, client *http.Client)
@@ -71,7 +71,7 @@ func runningCases() []runningCase {
 	}
 }
 
-// awaitRunning waits until the server has these requests, "route state" each, and nothing else. It returns them.
+// awaitRunning waits until exactly these requests run, each given as "route state". It returns them.
 func awaitRunning(t *testing.T, s *filo.Server, want ...string) (running []filo.RunningRequest) {
 	t.Helper()
 	slices.Sort(want)
@@ -90,8 +90,7 @@ func awaitRunning(t *testing.T, s *filo.Server, want ...string) (running []filo.
 }
 
 // Whatever protocol a request has, and wherever its handler runs: while the handler waits, Running lists the request with its route, its
-// client and its state. Afterwards it doesn't. This includes a handler that was quick so far, runs where its request was read, and is stuck
-// on a lock.
+// client and its state. Afterwards it doesn't. This includes a handler that was quick so far, runs in the leader, and blocks on a lock.
 func TestRunning(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,7 +165,7 @@ func TestRunning(t *testing.T) {
 			ask("GET", "/stream", nil)
 			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering")
 			ask("POST", "/upload", reader)
-			if _, err := writer.Write(make([]byte, 64<<10)); err != nil { // the client sends the head only with a full buffer of the body
+			if _, err := writer.Write(make([]byte, 64<<10)); err != nil { // the client sends the head only together with a full buffer of the body
 				t.Fatal(err)
 			}
 			awaitRunning(t, s, "GET /lock/{secret} handler", "GET /offload handler", "GET /stream answering", "POST /upload reading")
@@ -182,7 +181,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// A request gets its route although it lost its loop, or its connection, before it reached the route: while it still was in middleware.
+// Running reports a request's route even if the request lost its loop, or its connection, while it was still in middleware, before the router
+// found the route.
 func TestRunningRouteFoundLate(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {
@@ -231,8 +231,9 @@ func TestRunningRouteFoundLate(t *testing.T) {
 	}
 }
 
-// A handler whose connection was taken away while it was in middleware needs a place when it waits for its body, as any other. (A loop isn't taken
-// away any more once that has happened too often, so the loop driver has no such number.)
+// If a handler lost its connection while it was in middleware, it needs a place when it waits for its body, like any other handler. The test
+// uses the blocking driver, where the number of refusals is fixed. In the loop driver, the monitor stops taking seats away when it has done
+// so too often.
 func TestPlaceAfterMiddleware(t *testing.T) {
 	const requests, places = 70, 1 + admit.MaxQuick
 	var slow atomic.Bool
@@ -276,12 +277,12 @@ func TestPlaceAfterMiddleware(t *testing.T) {
 	filotest.Await(t, "the refusals", func() bool { return refused.Load() == requests-places })
 }
 
-// If a client doesn't read its answer, its request doesn't look like one whose handler is stuck.
+// If a client doesn't read its answer, the request's state differs from that of a request whose handler is stuck.
 func TestRunningAnswerNotTaken(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {
 			begun := make(chan struct{}, 1)
-			answer := make([]byte, 64<<20) // more than windows and sockets hold
+			answer := make([]byte, 64<<20) // larger than windows and socket buffers
 			r := router.New()
 			r.GET("/", func(c *filo.Ctx) error {
 				c.Response.SetBodyNoCopy(answer)
@@ -306,7 +307,7 @@ func TestRunningAnswerNotTaken(t *testing.T) {
 	}
 }
 
-// Running has a request while it waits in Server.Queue, and afterwards with its new state.
+// Running lists a request while it waits in Server.Queue, and then with its new state.
 func TestRunningQueued(t *testing.T) {
 	for _, driver := range []string{"HTTP/1", "HTTP/2", "net/http"} {
 		t.Run(driver, func(t *testing.T) {
@@ -350,7 +351,7 @@ func TestRunningQueued(t *testing.T) {
 	}
 }
 
-// Running no longer has a request whose handler has taken its connection over.
+// Running doesn't list a request whose handler has taken the connection over.
 func TestRunningHijacked(t *testing.T) {
 	release := make(chan struct{})
 	r := router.New()
@@ -373,7 +374,7 @@ func TestRunningHijacked(t *testing.T) {
 	c.WantEOF()
 }
 
-// A panic, and a handler that ends its goroutine, leave nothing behind.
+// After a panic, or after a handler has ended its goroutine, Running doesn't list the request.
 func TestRunningEnds(t *testing.T) {
 	for _, test := range runningCases() {
 		t.Run(test.name, func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestRunningEnds(t *testing.T) {
 					response, err := client.Get(url + path)
 					if err == nil {
 						response.Body.Close()
-					} else if path != "/panic" || test.name != "net/http" { // net/http's server gets the panic
+					} else if path != "/panic" || test.name != "net/http" { // the panic reaches net/http's server, which aborts the connection
 						t.Fatal(err)
 					}
 				}
@@ -396,7 +397,7 @@ func TestRunningEnds(t *testing.T) {
 	}
 }
 
-// A forced stop names the requests that it has cut off, in its record and in Run's error.
+// If a shutdown is forced, its log record and Run's error name the requests that were cut off.
 func TestStopNamesWhatItHasCut(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan struct{}, 3)
 	r := router.New()

@@ -20,17 +20,17 @@ import (
 
 const (
 	silenceTime  = 200 * time.Millisecond // ReadTimeout and WriteTimeout
-	silencePause = silenceTime * 3 / 4    // the pauses of a client that moves a byte now and then
-	silenceShort = silenceTime / 10       // pauses that are too short for a sweep to find the time over
-	silenceRate  = 500                    // MinTransferRate: for the bytes that the clients move at the beginning, this rate allows minutes
-	silenceWait  = 20 * time.Second       // until a test gives up: far more than silence may last, and far less than those minutes
-	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout in tests whose clients must not be cut off
+	silencePause = silenceTime * 3 / 4    // the pauses of a client that sends or reads one byte at a time
+	silenceShort = silenceTime / 10       // pauses so short that a sweep never finds an expired wait
+	silenceRate  = 500                    // MinTransferRate: at this rate, the bytes that clients transfer at the beginning would allow minutes
+	silenceWait  = 20 * time.Second       // the limit of a test's waits: much longer than allowed silence, and much shorter than those minutes
+	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout in tests whose clients must not time out
 )
 
-// silenceAnswer is far more than the buffers between a server and its client hold. Nobody writes to it, so it takes no memory.
+// silenceAnswer is much larger than the buffers between a server and its client. Nobody writes to it, so the system allocates no memory for it.
 var silenceAnswer = sync.OnceValue(func() []byte { return make([]byte, 64<<20) })
 
-// silenceServer serves handlers that wait for their clients in different ways. ended receives the errors that end the waits.
+// silenceServer serves handlers that wait for their clients in different ways. ended receives the errors that end these waits.
 func silenceServer(t *testing.T, timeout time.Duration) (s *filotest.Server, ended chan error) {
 	ended = make(chan error, 10)
 	file := filepath.Join(t.TempDir(), "file")
@@ -61,7 +61,7 @@ func silenceServer(t *testing.T, timeout time.Duration) (s *filotest.Server, end
 	}), ended
 }
 
-// silenceStream answers without an end.
+// silenceStream writes an endless answer.
 func silenceStream(c *filo.Ctx) (err error) {
 	for stream := c.Stream(); err == nil; {
 		_, err = stream.Write(silenceAnswer()[:64<<10])
@@ -69,7 +69,7 @@ func silenceStream(c *filo.Ctx) (err error) {
 	return err
 }
 
-// A client that has sent or read much may be silent for no longer than any other, even if it sends or reads a byte now and then.
+// A client that has sent or read many bytes may not be silent for longer than any other client, even if it occasionally sends or reads a byte.
 func TestBoughtSilence(t *testing.T) {
 	t.Parallel()
 	const size = 256 << 10
@@ -77,11 +77,11 @@ func TestBoughtSilence(t *testing.T) {
 	defer all.Wait()
 	for _, test := range []struct {
 		path   string
-		length int // of the body; 0: the client takes 256 KB of the answer
+		length int // the length of the body; 0: the client reads 256 KB of the answer
 		sent   int
 	}{
 		{"/whole", size, size - 100},
-		{"/whole", 2000, 1900}, // the loop driver awaits it
+		{"/whole", 2000, 1900}, // the loop driver waits for such a short body before it calls the handler
 		{"/pieces", size, size - 100},
 		{"/unread", 200_000, 100_000},
 		{"/stream", 0, 0},
@@ -115,7 +115,7 @@ func TestBoughtSilence(t *testing.T) {
 	}
 }
 
-// silenceDial connects to a server, with TLS if that is asked for: then the server's connection is in the middle of a stream of records.
+// silenceDial connects to a server. If secure is true, it uses TLS.
 func silenceDial(t *testing.T, s *filotest.Server, secure, slow bool) net.Conn {
 	addr := s.Addr
 	if secure {
@@ -128,7 +128,7 @@ func silenceDial(t *testing.T, s *filotest.Server, secure, slow bool) net.Conn {
 		t.Fatal(err)
 	}
 	if slow {
-		conn.(*net.TCPConn).SetReadBuffer(8 << 10) // otherwise its system takes much at once, and then nothing for long
+		conn.(*net.TCPConn).SetReadBuffer(8 << 10) // otherwise the client's system receives many bytes at once, and then none for a long time
 	}
 	t.Cleanup(func() { conn.Close() })
 	if secure {
@@ -137,7 +137,7 @@ func silenceDial(t *testing.T, s *filotest.Server, secure, slow bool) net.Conn {
 	return conn
 }
 
-// silenceTrickle sends or takes a byte after each pause.
+// silenceTrickle sends or reads a byte after each pause.
 func silenceTrickle(conn net.Conn, sends bool, pause time.Duration, over chan struct{}) {
 	var err error
 	for err == nil {
@@ -154,7 +154,7 @@ func silenceTrickle(conn net.Conn, sends bool, pause time.Duration, over chan st
 	}
 }
 
-// silenceEnds waits until the server no longer waits for its client: the handler has ended, or the connection if no handler waits.
+// silenceEnds waits until the server no longer waits for its client: until the handler has ended, or the connection if no handler waits.
 func silenceEnds(s *filotest.Server, ended chan error, path string) error {
 	switch path {
 	case "/unread", "/large", "/file":
@@ -176,7 +176,7 @@ func silenceEnds(s *filotest.Server, ended chan error, path string) error {
 	return nil
 }
 
-// The same holds for the streams of HTTP/2: for each body that lacks a byte, and each answer whose window stays closed.
+// The same holds for HTTP/2 streams: for a body that lacks a byte, and an answer whose window stays closed.
 func TestBoughtSilenceHTTP2(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		var all sync.WaitGroup
@@ -208,7 +208,7 @@ func TestBoughtSilenceHTTP2(t *testing.T) {
 	})
 }
 
-// silenceStreamEnds sends a request, and is silent, or nearly so, until the handler ends.
+// silenceStreamEnds sends a request, and then sends nothing, or one byte after each pause, until the handler ends.
 func silenceStreamEnds(c *filotest.RawHTTP2, path string, pause time.Duration, ended chan error) error {
 	if path == "/stream" {
 		c.Open(0, 4<<20).Request(1, path, true).Send()
@@ -247,7 +247,7 @@ func silenceStreamEnds(c *filotest.RawHTTP2, path string, pause time.Duration, e
 	}
 }
 
-// A client that is slow, but faster than MinTransferRate and never silent for the time-out, is served however long it takes.
+// A slow client is served however long it takes, if it is faster than MinTransferRate, and never silent for as long as the time-out.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	const tick, piece, pieces = 40 * time.Millisecond, 200, 45 // 1.8 s at 5 KB a second
@@ -290,8 +290,8 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// silencePaced calls handle for each of a number of pieces, one each tick, until handle returns false. If the test runs late, it catches
-// up: otherwise its client would be slower than it is meant to be.
+// silencePaced makes one piece due at each tick, and calls handle with the number of due pieces, until handle returns false. If the test is
+// late, it catches up, because otherwise its client would be slower than intended.
 func silencePaced(tick time.Duration, pieces int, handle func(n int) bool) {
 	start := time.Now()
 	for done := 0; done < pieces; time.Sleep(tick) {

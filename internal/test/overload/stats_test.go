@@ -17,10 +17,10 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeStates has the states that ConnState was told, by connection.
+// lifeStates records the states that ConnState has received, by connection.
 type lifeStates struct {
 	mu    sync.Mutex
-	conns []net.Conn                    // in the order in which they came; guarded by mu
+	conns []net.Conn                    // in the order of their first state; guarded by mu
 	seen  map[net.Conn][]filo.ConnState // guarded by mu
 }
 
@@ -36,7 +36,7 @@ func (l *lifeStates) changed(conn net.Conn, state filo.ConnState) {
 	l.seen[conn] = append(l.seen[conn], state)
 }
 
-// String returns the states of each connection in a line.
+// String returns a line with the states of each connection.
 func (l *lifeStates) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func TestConnStates(t *testing.T) {
 	const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	type piece struct {
 		send    string
-		answers int // the answers that come before the next piece is sent
+		answers int // the number of answers to read before the next piece is sent
 	}
 	for _, test := range []struct {
 		name   string
@@ -143,7 +143,7 @@ func TestConnStates(t *testing.T) {
 	}
 }
 
-// A refused connection is never served, so ConnState isn't told of it.
+// A refused connection is never served, so ConnState isn't called for it.
 func TestConnStatesRefused(t *testing.T) {
 	for name, config := range map[string]*filo.Server{
 		"Concurrency":   {Concurrency: 1, Driver: filo.DriverBlocking},
@@ -167,7 +167,7 @@ func TestConnStatesRefused(t *testing.T) {
 	}
 }
 
-// During Shutdown and Close, ConnState is told of each connection's end exactly once.
+// During Shutdown and Close, ConnState is called exactly once for each connection's end.
 func TestConnStatesAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*filotest.Server) error{
@@ -194,7 +194,7 @@ func TestConnStatesAtTheEnd(t *testing.T) {
 	}
 }
 
-// ConnState's values have names.
+// String returns the name of each ConnState.
 func TestConnStateString(t *testing.T) {
 	for state, want := range map[filo.ConnState]string{
 		filo.StateNew: "new", filo.StateActive: "active", filo.StateIdle: "idle", filo.StateHijacked: "hijacked",
@@ -206,7 +206,7 @@ func TestConnStateString(t *testing.T) {
 	}
 }
 
-// Stats in each state of a connection: "ConnsIdle of them wait for a request (new ones too), ConnsActive have a
+// Stats counts connections by their state: "ConnsIdle of them wait for a request (new ones too), ConnsActive have a
 // request"; workers "serve a connection" or "wait for one".
 func TestStatsOfStates(t *testing.T) {
 	type counts struct{ idle, active, running, ready int }
@@ -255,7 +255,7 @@ func TestStatsOfStates(t *testing.T) {
 	}
 }
 
-// "Requests counts the answers by status class", also the server's own, and those of connections that are gone.
+// "Requests counts the answers by status class", including the server's own answers, and those on connections that have ended.
 func TestStatsRequests(t *testing.T) {
 	for _, test := range []struct {
 		request string
@@ -306,7 +306,7 @@ func TestStatsRequests(t *testing.T) {
 	}
 }
 
-// The answers of an open connection are counted as soon as they are given.
+// The answers of an open connection are counted as soon as they are sent.
 func TestStatsRequestsOfOpenConnections(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{Handler: lifeStateful})
 	for i := range uint64(10) {

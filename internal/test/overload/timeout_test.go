@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// The time-outs of most tests here: no two are alike.
+// Most tests here use these time-outs, which all differ.
 const (
 	lifeHeadTime  = 1 * time.Second
 	lifeReadTime  = 2 * time.Second
@@ -25,7 +25,7 @@ const (
 	lifeIdleTime  = 5 * time.Second
 	lifeRate      = 1000
 
-	// lifeHour is longer than anything here takes.
+	// lifeHour is longer than any test takes.
 	lifeHour = time.Hour
 	lifeTick = time.Millisecond
 )
@@ -37,10 +37,10 @@ func lifeTimeouts() *filo.Server {
 	}
 }
 
-// lifeLarge is an answer that doesn't fit the buffers of a connection in memory.
+// lifeLarge is an answer larger than the buffers of an in-memory connection.
 var lifeLarge = bytes.Repeat([]byte("x"), 1<<20)
 
-// lifeTimed is a handler with one behaviour for each path. If it sleeps, it does so for longer than any time-out.
+// lifeTimed is a handler with one behaviour for each path. If it sleeps, it sleeps for longer than any time-out.
 func lifeTimed(c *filo.Ctx) error {
 	const long = time.Minute
 	switch c.Path() {
@@ -93,13 +93,13 @@ func lifeTrickle(c *servertest.Conn, text string, size int, pause time.Duration)
 
 const lifePost = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n"
 
-// lifeTimeoutTests are the cases of TestTimeouts, each named by the sentence that it tests.
+// lifeTimeoutTests are the cases of TestTimeouts. Each name is the sentence that the case tests.
 var lifeTimeoutTests = []struct {
 	name   string
 	send   func(*servertest.Conn)
 	status []string      // of the answers
 	after  time.Duration // the earliest time of the connection's end
-	within time.Duration // how much later it may come
+	within time.Duration // how much later the end may be
 }{
 	{
 		"ReadHeaderTimeout is how long a new connection may stay silent: it is closed without an answer",
@@ -196,8 +196,8 @@ var lifeTimeoutTests = []struct {
 	},
 }
 
-// Each time-out ends the wait that it is for, with the right answer: the status, or nothing. The sweep looks every 250 ms, and once more if
-// a byte came just before.
+// Each time-out ends its kind of wait, with the right answer or none. The sweep runs every 250 ms, and finds the end one sweep later if a
+// byte arrived just before.
 func TestTimeouts(t *testing.T) {
 	for _, test := range lifeTimeoutTests {
 		t.Run(test.name, func(t *testing.T) {
@@ -219,13 +219,13 @@ func TestTimeouts(t *testing.T) {
 				if got := filotest.Statuses(string(answer)); got != strings.Join(test.status, " ") {
 					t.Errorf("got %q, want %v", answer, test.status)
 				}
-				// The coarse clock may be slow by a twentieth of the shortest time-out.
+				// The coarse clock may lag by a twentieth of the shortest time-out.
 				if early := lifeHeadTime / 20; took < test.after-early || took > test.after+test.within {
 					t.Errorf("the connection ended after %v, want %v and at most %v more", took, test.after, test.within)
 				}
 				c.Close()
 				<-sent
-				// The server's own answers are counted too.
+				// Stats also counts the server's own answers.
 				var want [6]uint64
 				for _, status := range test.status {
 					want[status[0]-'0']++
@@ -238,8 +238,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// WriteTimeout limits each wait for a client that takes nothing of an answer, and all these waits together. Bytes that the client takes
-// earn time back by MinTransferRate, up to one WriteTimeout in advance.
+// WriteTimeout limits each wait for a client that doesn't read an answer, and the sum of these waits. Bytes that the client reads earn time
+// back according to MinTransferRate, at most one WriteTimeout in advance.
 func TestWriteTimeout(t *testing.T) {
 	const sweep = lifeHeadTime / 4
 	for _, test := range []struct {
@@ -247,12 +247,12 @@ func TestWriteTimeout(t *testing.T) {
 		rate  int // MinTransferRate
 		take  int // bytes that the client reads
 		every time.Duration
-		want  bool // the whole answer arrives
-		// limit is the latest time at which the server has dropped the client.
+		want  bool // whether the whole answer arrives
+		// limit is the time after which the server must have ended the connection.
 		limit time.Duration
 	}{
 		{"a client that never reads", lifeRate, 0, 0, false, 2*lifeWriteTime + 64<<10/lifeRate*time.Second},
-		{"… with no rate", -1, 0, 0, false, 2 * (lifeWriteTime + sweep)}, // during the first wait the buffers took some bytes
+		{"… with no rate", -1, 0, 0, false, 2 * (lifeWriteTime + sweep)}, // during the first wait, the buffers have accepted some bytes
 		{"a client that takes 500 of 1,000 bytes a second", lifeRate, 500, time.Second, false, 2 * 131 * time.Second},
 		{"a client that takes 1,500 of 1,000 bytes a second", lifeRate, 1500, time.Second, true, 0},
 		{"a client that takes 64 KB every 2 s, with no rate", -1, 64 << 10, 2 * time.Second, true, 0},
@@ -289,7 +289,7 @@ func TestWriteTimeout(t *testing.T) {
 	}
 }
 
-// lifeTake reads at most size bytes each time until the end, and returns how many came.
+// lifeTake reads at most size bytes at a time until the end, and returns the number of all bytes.
 func lifeTake(c net.Conn, size int, every time.Duration) (received int) {
 	for buffer := make([]byte, size); ; time.Sleep(every) {
 		n, err := c.Read(buffer)
@@ -300,7 +300,7 @@ func lifeTake(c net.Conn, size int, every time.Duration) (received int) {
 	}
 }
 
-// A client is never cut off if each of its waits is a little shorter than the time-out.
+// A client never times out if each of its waits is slightly shorter than the time-out.
 func TestTimeoutsLeaveHealthyConnectionsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.NewServer(t, lifeTimeouts())
@@ -309,7 +309,7 @@ func TestTimeoutsLeaveHealthyConnectionsAlone(t *testing.T) {
 			clients.Go(func() {
 				c := s.Dial(t)
 				for range 100 {
-					// Odd times, so that the sweep meets each connection at a different moment.
+					// The pauses differ, so that the sweep finds each connection at a different moment of its wait.
 					lifeTrickle(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n", 25, (400+time.Duration(i))*time.Millisecond)
 					lifeTrickle(c, "body", 2, (900+time.Duration(i))*time.Millisecond)
 					if !lifeAnswered(t, c) {
@@ -323,7 +323,7 @@ func TestTimeoutsLeaveHealthyConnectionsAlone(t *testing.T) {
 	})
 }
 
-// lifeAnswered reads one answer of 200 whose body is "body".
+// lifeAnswered reads an answer, which must be a 200 with the body "body".
 func lifeAnswered(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	buffer := make([]byte, 4<<10)
@@ -354,7 +354,7 @@ func TestNoTimeouts(t *testing.T) {
 	})
 }
 
-// The time-outs of a Server on which none is set.
+// A Server without configured time-outs has these defaults.
 func TestDefaultTimeouts(t *testing.T) {
 	for _, test := range []struct {
 		name, send, want string
@@ -383,7 +383,7 @@ func TestDefaultTimeouts(t *testing.T) {
 	}
 }
 
-// Thousands of connections that send nothing disturb no other, and leave nothing behind when they go.
+// Thousands of connections that send nothing don't affect other connections, and leave nothing behind when they end.
 func TestSilentConnections(t *testing.T) {
 	const silent = 4000
 	s, _ := filotest.ServeGated(t, &filo.Server{ReadHeaderTimeout: time.Hour, MaxIdleWorkerDuration: 50 * time.Millisecond})
@@ -425,7 +425,7 @@ func TestSilentConnections(t *testing.T) {
 	})
 	other.Get("/")
 	other.Want(200, "quick", false)
-	// The runtime keeps the descriptors of goroutines that have ended, half a KB each or more.
+	// The runtime keeps the g structures of goroutines that have ended, each of half a KB or more.
 	filotest.Await(t, "the memory to be free", func() bool { return filotest.HeapInUse() < before+silent*2<<10 })
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// parkedServer parks each connection, with ParkStream for "/stream", and sends it to parked. The connection's function reads and drops what
-// the client sends. It breaks the connection off when the client ends its side, and ends it by io.EOF when the client sends "end".
+// parkedServer returns a server that parks each connection, with ParkStream for "/stream", and sends it to parked. The connection's function
+// discards the input. It aborts the connection when the client ends its side, and returns io.EOF when the client sends "end".
 func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 	return func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -62,7 +62,7 @@ func parkOne(t *testing.T, h *filotest.Host, parked <-chan *filo.ParkedConn, req
 
 const parkRequest = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-// Messages that one goroutine queues and writes arrive in that order. Messages of several goroutines arrive whole.
+// Messages that one goroutine queues and writes arrive in order. Messages of several goroutines arrive without being mixed.
 func TestQueueKeepsOrder(t *testing.T) {
 	const messages = 2000
 	parked := make(chan *filo.ParkedConn, 1)
@@ -102,7 +102,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 	})
 }
 
-// If a client doesn't read, Queue returns ErrQueueFull for messages over the limit. The client misses no other message.
+// If a client doesn't read, Queue returns ErrQueueFull for messages beyond the limit. The client gets all other messages.
 func TestQueueLimit(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -114,7 +114,7 @@ func TestQueueLimit(t *testing.T) {
 			line := fmt.Appendf(nil, "%08d%s\n", taken, strings.Repeat(".", 4000))
 			switch err := p.Queue(filo.NewPreparedMessage(line)); {
 			case errors.Is(err, filo.ErrQueueFull):
-				// The system may just have taken the messages that waited. This happens a few times, until its own buffers are full.
+				// The system may have accepted the waiting messages just now. This happens a few times, until the system's buffers are full.
 				if p.Queued() >= limit/2 {
 					refused++
 				} else if drained++; drained > taken {
@@ -135,7 +135,7 @@ func TestQueueLimit(t *testing.T) {
 				t.Fatalf("message %d: got %.20q, %v", i, line, err)
 			}
 		}
-		// There is room again, and one message may be larger than the limit.
+		// When the queue is empty again, one message may be larger than the limit.
 		filotest.Await(t, "nothing to wait", func() bool { return p.Queued() == 0 })
 		large := strings.Repeat("x", 3*limit) + "\n"
 		if err := p.Queue(filo.NewPreparedMessage([]byte(large))); err != nil {
@@ -145,7 +145,7 @@ func TestQueueLimit(t *testing.T) {
 	})
 }
 
-// At each end of a parked connection the function of OnClose is called once, and nothing can be sent afterwards.
+// However a parked connection ends, the function of OnClose is called once, and nothing can be sent afterwards.
 func TestParkedEndIsTold(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	for _, test := range []struct {
@@ -186,7 +186,7 @@ func TestParkedEndIsTold(t *testing.T) {
 	}
 }
 
-// A client that doesn't read its queue is disconnected after the server's time-out, like a client that doesn't read an answer.
+// If a client doesn't read queued messages, the server ends the connection after WriteTimeout, as for a client that doesn't read an answer.
 func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 	for _, rate := range []int{0, -1} {
 		parked := make(chan *filo.ParkedConn, 1)
@@ -210,8 +210,8 @@ func TestQueueOfAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// ParkStream answers as Stream does, and the bytes that are sent are the body. If the function returns io.EOF, the body ends properly after
-// everything that was queued; another error breaks it off.
+// ParkStream sends a head like Stream, and the bytes that are sent later are the body. If the function returns io.EOF, the body ends properly
+// after everything that was queued. Another error aborts the body.
 func TestParkStream(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -241,7 +241,7 @@ func TestParkStream(t *testing.T) {
 		}
 		c.WantEnd(t)
 
-		// A client of HTTP/1.0 gets no chunks.
+		// For an HTTP/1.0 client, the body isn't chunked.
 		c, p = parkOne(t, h, parked, "GET /stream HTTP/1.0\r\n\r\n")
 		write("written ")
 		if err := p.Queue(filo.NewPreparedMessage([]byte("queued"))); err != nil {
@@ -253,7 +253,7 @@ func TestParkStream(t *testing.T) {
 		}
 		c.WantEnd(t)
 
-		// A body that is broken off doesn't look whole.
+		// An aborted body must not look complete.
 		c, p = parkOne(t, h, parked, get)
 		write("half")
 		c.CloseWrite()
@@ -274,7 +274,7 @@ func TestParkStream(t *testing.T) {
 	})
 }
 
-// A slow client gets everything that was queued before the end, and occupies no worker meanwhile.
+// A slow client gets everything that was queued before the end, without occupying a worker.
 func TestParkStreamEndsSlowly(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -299,7 +299,7 @@ func TestParkStreamEndsSlowly(t *testing.T) {
 	})
 }
 
-// End ends the body in the same way, at any time.
+// End also ends the body properly, at any time.
 func TestParkedConnEnd(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -343,7 +343,7 @@ func TestParkStreamRefuses(t *testing.T) {
 	})
 }
 
-// A write deadline ends the writes that wait when it passes and those that come later, but no earlier one.
+// A write deadline ends the writes that wait when it expires, and fails later writes. It doesn't affect writes that have returned before.
 func TestParkedWriteDeadline(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	filotest.EachHost(t, parkedServer(parked), func(t *testing.T, h *filotest.Host) {
@@ -371,7 +371,7 @@ func TestParkedWriteDeadline(t *testing.T) {
 	})
 }
 
-// Over TLS, too, messages are sent in order, and the queue has its limit.
+// Over TLS, messages are also sent in order, and the queue's limit applies.
 func TestQueueTLS(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	s := filotest.ListenTLS(t, parkedServer(parked)())
@@ -394,7 +394,7 @@ func TestQueueTLS(t *testing.T) {
 		_, err := io.WriteString(p, "last\n")
 		written <- err
 	}()
-	// The body hasn't ended yet: the client must first read all messages, and then "end" makes the connection's function return io.EOF.
+	// The body ends only later: the client must first read all messages, and then send "end", which makes the connection's function return io.EOF.
 	response, err := http.ReadResponse(c.Reader, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// answerParked parks the connection with an echo of lines. "bye" ends it, "panic" panics.
+// answerParked parks the connection, whose function echoes its input. "bye" ends the connection, and "panic" makes the function panic.
 func answerParked(c *filo.Ctx) error {
 	if c.Path() != "/park" {
 		return c.Text(200, "fine")
@@ -60,7 +60,8 @@ func answerParkedServer() *filo.Server {
 	return &filo.Server{Handler: answerParked, Logger: filotest.Quiet}
 }
 
-// A parked connection is served each time that something comes. It takes up no worker or place, and ends in each possible way.
+// The function of a parked connection is called whenever bytes arrive. While the connection waits, it occupies no worker or place. The test
+// ends connections in each possible way.
 func TestPark(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second // long enough for a request on a slow machine
@@ -70,14 +71,14 @@ func TestPark(t *testing.T) {
 		return s
 	}, func(t *testing.T, h *filotest.Host) {
 		c := h.Connect(t)
-		// Bytes that come with the request aren't lost.
+		// Bytes that arrive together with the request aren't lost.
 		c.Send(t, answerPark+"first\n")
 		if m := c.Receive(t, "GET"); m.Status != 101 || m.Get("Upgrade") != "echo" {
 			t.Fatalf("got %d", m.Status)
 		}
 		c.WantText(t, "first\n")
 		for i := range 3 {
-			time.Sleep(limit / 2) // longer in all than the time-outs, which don't apply
+			time.Sleep(limit / 2) // in all, longer than the server's time-outs, which must not apply
 			filotest.Await(t, "the connection to wait", func() bool {
 				stats := h.Config.Stats()
 				return stats.ConnsParked == 1 && stats.ConnsOpen == 1 && stats.WorkersRunning == 0
@@ -86,7 +87,7 @@ func TestPark(t *testing.T) {
 			c.Send(t, text)
 			c.WantText(t, text)
 		}
-		c.Send(t, strings.Repeat("x", 1000)) // more than one call reads
+		c.Send(t, strings.Repeat("x", 1000)) // more bytes than one call of the function reads
 		c.WantText(t, strings.Repeat("x", 1000))
 		c.Send(t, "wait\n")
 		c.WantText(t, "wait\ndeadline\n")
@@ -142,8 +143,8 @@ func TestParkShutdown(t *testing.T) {
 	})
 }
 
-// Any goroutine may call Write and Close at any time: each write arrives whole, also if the client doesn't read at once, and a Close ends
-// the writes that are under way.
+// Any goroutine may call Write and Close at any time: the bytes of each Write arrive without being mixed with others, even if the client
+// doesn't read at once. Close ends running writes.
 func TestParkWrites(t *testing.T) {
 	const writers, lines = 8, 50
 	parked := make(chan *filo.ParkedConn, 1)
@@ -176,7 +177,7 @@ func TestParkWrites(t *testing.T) {
 			}
 		}
 		group.Wait()
-		// Now the client doesn't read.
+		// From here on, the client doesn't read.
 		failed := make(chan error, 1)
 		go func() {
 			for {
@@ -186,7 +187,7 @@ func TestParkWrites(t *testing.T) {
 				}
 			}
 		}()
-		time.Sleep(5 * time.Millisecond) // so that the Write mostly waits by now
+		time.Sleep(5 * time.Millisecond) // usually, Write is waiting by now
 		p.Close()
 		if err := filotest.Recv(t, failed, "the write to fail"); err == nil {
 			t.Error("a write after Close succeeded")
@@ -203,7 +204,7 @@ func TestParkLimits(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Handler: answerParked, Logger: filotest.Quiet, Concurrency: 1, MaxConns: 3}
 	}, func(t *testing.T, h *filotest.Host) {
-		// A leader that has lost its loop has the one place until it is back.
+		// A leader that has lost its loop occupies the only place until it has returned.
 		ask := func(request string) (status int) {
 			for c := h.Connect(t); status == 0 || status == 503 && h.Config.Stats().Retakes > 0; {
 				c.Send(t, request)
@@ -225,7 +226,7 @@ func TestParkLimits(t *testing.T) {
 	})
 }
 
-// A parked connection has the addresses and errors of its socket.
+// Park fails for a protocol that the client hasn't requested, and a parked connection has the addresses and errors of its socket.
 func TestParkRefuses(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -254,8 +255,8 @@ func TestParkRefuses(t *testing.T) {
 	})
 }
 
-// A function that is known to be quick is called by the loop's leader. If one call isn't quick, the loop goes on without it: if it waits in
-// Read or Write, panics, or ends its goroutine.
+// The loop's leader calls a function that the server has measured as quick. If a call then waits in Read or Write, panics, or ends its
+// goroutine, the loop continues with another leader.
 func TestParkedQuick(t *testing.T) {
 	filotest.NeedLoops(t)
 	texts := []string{"read", "write", "panic", "goexit"}
@@ -304,7 +305,7 @@ func TestParkedQuick(t *testing.T) {
 		t.Helper()
 		c := s.Dial(t)
 		c.Get("/park")
-		// A call that only reads is quick even on a slow machine and under the race detector: so most messages ask for no answer.
+		// A call that only reads is quick even on a slow machine and under the race detector, so most messages don't request an answer.
 		calls := func(n int) {
 			for i := range n {
 				if i%10 > 0 {
@@ -317,7 +318,7 @@ func TestParkedQuick(t *testing.T) {
 				}
 			}
 		}
-		// On a busy machine even a quick function may seem slow for a while.
+		// On a busy machine, the server may measure even a quick function as slow for a while.
 		filotest.Await(t, "the function to count as quick", func() bool {
 			calls(200)
 			return class().Kind == "quick"
@@ -336,7 +337,7 @@ func TestParkedQuick(t *testing.T) {
 			c.Get("/park")
 			awaitParked(t, s.Server)
 			c.Send(text)
-			filotest.Recv(t, called, "the call") // which must find this text alone
+			filotest.Recv(t, called, "the call") // the call must read only this text
 			for range 20 {
 				other := s.Dial(t)
 				other.Get("/")
@@ -365,8 +366,9 @@ func TestParkedQuick(t *testing.T) {
 	}
 }
 
-// awaitParked waits until the server's only connection is parked and waits for its client. Until then the worker that ran the handler,
-// which leads no loop, calls the connection's function. It may even make the next call if it is held up just as it gives the connection up.
+// awaitParked waits until the server's only connection is parked and waits for its client. Until then, the worker that has run the handler
+// calls the connection's function, and this worker leads no loop. If it is delayed just as it releases the connection, it may even make the
+// next call.
 func awaitParked(t *testing.T, s *filo.Server) {
 	t.Helper()
 	filotest.Await(t, "the connection to be parked", func() bool {
@@ -375,12 +377,12 @@ func awaitParked(t *testing.T, s *filo.Server) {
 	})
 }
 
-// If a function is called by the loop's leader and its Write must wait, the Write itself gives the loop away: the monitor needn't take it,
-// and this counts for no class as a retake. The loop's other connections are answered while the Write waits.
+// If the loop's leader calls the function and Write must wait, Write itself gives the loop to another worker, so the monitor needn't take it
+// away, and no class counts a retake. The loop's other connections are served while Write waits.
 func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	filotest.NeedLoops(t)
 	const size = 8 << 20
-	// Both making the buffer and filling the socket must be quicker than the time for which a leader keeps its loop.
+	// Creating the buffer and filling the socket must both take less time than the monitor allows a leader.
 	large := make([]byte, size)
 	var calls atomic.Int64
 	before, written := make(chan uint64, 1), make(chan error, 1)
@@ -395,7 +397,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 			_, err := p.Read(b[:])
 			calls.Add(1)
 			if err == nil && b[0] == 'w' {
-				before <- handoffs() // the handoffs so far: those that are counted later are the Write's
+				before <- handoffs() // the handoffs so far, so that later ones are due to Write
 				_, err = p.Write(large)
 				written <- err
 			}
@@ -404,7 +406,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 		return err
 	}
 	s := filotest.Serve(t, server)
-	// On a busy machine even a quick function may seem slow, and a leader may lose its loop because it has no processor.
+	// On a busy machine, the server may measure even a quick function as slow, and a leader may lose its loop because its thread gets no processor.
 	filotest.Await(t, "a Write that gives its loop away", func() bool {
 		c := s.Dial(t)
 		defer c.Close()
@@ -439,7 +441,7 @@ func TestParkedWriteLeavesTheLoop(t *testing.T) {
 	})
 }
 
-// A client that never stops sending doesn't keep its loop from other connections.
+// If a client never stops sending to a parked connection, the loop still serves other connections.
 func TestParkedFlood(t *testing.T) {
 	filotest.NeedLoops(t)
 	s := filotest.Serve(t, &filo.Server{Leaders: 1, Handler: func(c *filo.Ctx) error {
@@ -477,8 +479,8 @@ func TestParkedFlood(t *testing.T) {
 	close(stop)
 }
 
-// The read deadline is the program's: it applies to each Read, now and later, doesn't wake the function while the connection waits, and
-// stays until another one is set, whatever the server's own deadlines do meanwhile.
+// The program's read deadline applies to all current and later Reads until another deadline is set. It doesn't wake the function while the
+// connection waits, and it is independent of the server's own deadlines.
 func TestParkedReadDeadline(t *testing.T) {
 	type call struct {
 		why  filo.Wake
@@ -521,13 +523,13 @@ func TestParkedReadDeadline(t *testing.T) {
 		p.SetReadDeadline(past)
 		c.Send(t, "again")
 		want(call{err: os.ErrDeadlineExceeded})
-		set <- time.Now() // the server's own deadline wakes the connection
+		set <- time.Now() // the deadline of SetWait wakes the connection
 		want(call{why: filo.WakeDeadline})
 		set <- time.Time{}
 		c.Send(t, "again")
 		want(call{err: os.ErrDeadlineExceeded})
 		set <- time.Time{}
-		// A deadline that is set while a Read waits applies to that Read.
+		// A deadline that is set while a Read waits also applies to this Read.
 		p.SetReadDeadline(time.Time{})
 		c.Send(t, "again")
 		select {
@@ -551,7 +553,7 @@ func TestParkedReadDeadline(t *testing.T) {
 	})
 }
 
-// Middleware sees that a connection has switched to another protocol.
+// Middleware gets the status 101 if the connection has switched to another protocol.
 func TestStatusAfterUpgrade(t *testing.T) {
 	filotest.EachHost(t, func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {

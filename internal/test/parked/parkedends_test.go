@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// endsSize is more than a connection of endsPark buffers while its client reads nothing.
+// endsSize is larger than the buffers of a connection of endsPark whose client doesn't read.
 const endsSize = 6 << 20
 
 var (
@@ -27,7 +27,7 @@ var (
 	endsMessage = filo.NewPreparedMessage(endsBody)
 )
 
-// endsPark connects over each transport and asks for path, which parks the connection.
+// endsPark runs a test over each transport. The client requests path, whose handler parks the connection.
 func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-chan *filo.ParkedConn,
 	test func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn)) {
 	t.Helper()
@@ -37,7 +37,7 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 		if secure, ok := netConn.(*tls.Conn); ok {
 			netConn = secure.NetConn()
 		}
-		// Without this the system may let the buffer grow, to 32 MB on some machines.
+		// Otherwise the system may let the buffer grow, to 32 MB on some machines.
 		if socket, ok := netConn.(*net.TCPConn); ok {
 			if err := socket.SetReadBuffer(128 << 10); err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 	})
 }
 
-// endsQueue queues more than the connection buffers while the client doesn't read.
+// endsQueue queues a message that exceeds the connection's buffers.
 func endsQueue(t *testing.T, p *filo.ParkedConn) {
 	t.Helper()
 	if err := p.Queue(endsMessage); err != nil {
@@ -59,7 +59,7 @@ func endsQueue(t *testing.T, p *filo.ParkedConn) {
 	}
 }
 
-// endsWrite writes as much as endsQueue queues, on another goroutine.
+// endsWrite writes the same bytes as endsQueue's message, on another goroutine.
 func endsWrite(p *filo.ParkedConn) <-chan endsWritten {
 	result := make(chan endsWritten, 1)
 	go func() {
@@ -85,19 +85,19 @@ func readHead(c *filotest.Client) *http.Response {
 	return response
 }
 
-// endsWantWhole checks that the body has the queued message, then want, and then ends properly.
+// endsWantWhole reads the body, and checks that it consists of the queued message and want, and ends properly.
 func endsWantWhole(t *testing.T, body io.Reader, want string) {
 	t.Helper()
 	var got bytes.Buffer
-	got.Grow(endsSize + 64<<10) // at once: growing piece by piece takes long
+	got.Grow(endsSize + 64<<10) // allocate all at once, because growing in steps takes long
 	_, err := got.ReadFrom(body)
 	if rest, ok := bytes.CutPrefix(got.Bytes(), endsBody); !ok || string(rest) != want || err != nil {
 		t.Errorf("got %d bytes, %v; want %d and %q", got.Len(), err, endsSize, want)
 	}
 }
 
-// End ends the body properly, even during a call of the function, whatever that call returns: it can neither read nor write any more, and
-// the messages that were queued before are sent all the same.
+// End ends the body properly, even during a call of the function, and whatever that call returns. The call can't read or write any more, but
+// the messages that were queued before are sent.
 func TestEndDuringACall(t *testing.T) {
 	for name, fails := range map[string]func(p *filo.ParkedConn, ended <-chan struct{}) error{
 		"it waits in Read": func(p *filo.ParkedConn, ended <-chan struct{}) error {
@@ -145,8 +145,8 @@ func TestEndDuringACall(t *testing.T) {
 	}
 }
 
-// An end waits for everything that is queued, and so for earlier writes. A write that is given up at its deadline leaves nothing to wait
-// for, and the connection goes.
+// The end of a connection waits for all queued bytes, including those of earlier writes. If a write fails at its deadline, no bytes are left
+// to wait for, and the connection ends.
 func TestEndOutlivesNoWrite(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -170,7 +170,7 @@ func TestEndOutlivesNoWrite(t *testing.T) {
 	})
 }
 
-// After a part of a chunk nothing more is sent: the client would take it for the rest of the chunk.
+// If only a part of a chunk has been sent, the server sends nothing more, because the client would take it for the rest of the chunk.
 func TestNothingBehindAPartOfAChunk(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -198,7 +198,7 @@ func TestNothingBehindAPartOfAChunk(t *testing.T) {
 	})
 }
 
-// A write whose deadline has passed sends nothing, and doesn't disturb messages that wait.
+// A write whose deadline has passed sends nothing, and doesn't affect waiting messages.
 func TestWriteAfterItsDeadline(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -217,7 +217,7 @@ func TestWriteAfterItsDeadline(t *testing.T) {
 	})
 }
 
-// The limit is for messages only: a Write waits its turn behind messages, even if they exceed the limit.
+// The limit applies only to messages of Queue. A Write waits until earlier messages have been sent, even if they exceed the limit.
 func TestQueueLimitIsNotForWrites(t *testing.T) {
 	parked := make(chan *filo.ParkedConn, 1)
 	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
@@ -227,7 +227,7 @@ func TestQueueLimitIsNotForWrites(t *testing.T) {
 			close(began)
 			_, err := io.WriteString(p, "written")
 			if err != nil {
-				p.Close() // otherwise the client would wait for the text
+				p.Close() // unblock the client, which waits for the text
 			}
 			result <- err
 		}()
@@ -244,7 +244,7 @@ func TestQueueLimitIsNotForWrites(t *testing.T) {
 	})
 }
 
-// A message that waits behind a long Write doesn't shorten the client's time: the client reads some bytes all the while.
+// If a message waits for the end of a long Write, the client has no less time: it keeps reading bytes, so it doesn't time out.
 func TestQueueBehindALongWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parked := make(chan *filo.ParkedConn, 1)
@@ -261,7 +261,7 @@ func TestQueueBehindALongWrite(t *testing.T) {
 			_, err := p.Write(make([]byte, size))
 			result <- err
 		}()
-		synctest.Wait() // until the Write waits for the client
+		synctest.Wait() // now Write waits for the client
 		if err := p.Queue(filo.NewPreparedMessage([]byte("behind"))); err != nil {
 			t.Fatal(err)
 		}
@@ -281,8 +281,8 @@ func TestQueueBehindALongWrite(t *testing.T) {
 	})
 }
 
-// If a client has sent bytes that nothing has read, it still gets everything before the end: closing at once would send a reset, which
-// destroys the bytes on their way (RFC 9112, section 9.6).
+// If the server hasn't read all bytes of a client, the client still gets everything that was sent before the end. Closing the socket at once
+// would send a reset, which destroys bytes in transit (RFC 9112, section 9.6).
 func TestEndWithUnreadInput(t *testing.T) {
 	for name, end := range map[string]func(p *filo.ParkedConn) error{
 		"EOF": func(*filo.ParkedConn) error { return io.EOF },
@@ -297,7 +297,7 @@ func TestEndWithUnreadInput(t *testing.T) {
 }
 
 func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client), end func(p *filo.ParkedConn) error) {
-	const size = 1 << 20 // the system takes it at once, and the client doesn't read it
+	const size = 1 << 20 // the system buffers all of it, although the client doesn't read
 	parked := make(chan *filo.ParkedConn, 1)
 	called, unread := make(chan struct{}), make(chan struct{})
 	s, c := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
@@ -327,13 +327,13 @@ func endWithUnreadInput(t *testing.T, serve func(*filo.Server) (*filotest.Server
 	}
 }
 
-// A parked connection keeps nothing of its request, in however many pieces the request came.
+// A parked connection retains no memory of its request, in however many pieces the request arrived.
 func TestParkedKeepsNoRequest(t *testing.T) {
 	filotest.NeedLoops(t)
 	const conns, headSize, bound = 200, 12 << 10, 8 << 10
 	parked := make(chan *filo.ParkedConn, conns+1)
 	s := filotest.Serve(t, parkedServer(parked)())
-	s.Dial(t).Get("/stream") // so that what is allocated only once exists
+	s.Dial(t).Get("/stream") // so that one-time allocations aren't measured
 	filotest.Recv(t, parked, "the first connection to be parked")
 	before := filotest.HeapInUse()
 	head := "GET /stream HTTP/1.1\r\nHost: a\r\nCookie: " + strings.Repeat("c", headSize)
@@ -359,7 +359,7 @@ func TestParkedKeepsNoRequest(t *testing.T) {
 	filotest.Await(t, "the requests to be forgotten", func() bool { return filotest.HeapInUse() < before+conns*bound })
 }
 
-// If a handler parks a connection while earlier answers are still unread, it waits for the client no longer than an answer would.
+// If a handler parks a connection while earlier answers are unread, Park waits for the client no longer than WriteTimeout.
 func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	const clients = 60
 	var begun atomic.Int32
@@ -369,7 +369,7 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 		SocketOptions:   filo.SocketOptions{WriteBuffer: 4 << 10},
 		Handler: func(c *filo.Ctx) error {
 			for start := time.Now(); time.Since(start) < 50*time.Microsecond; {
-				// The handler isn't quick, and so earlier answers are sent before it is called.
+				// Spin, so that the handler isn't quick. Then earlier answers are sent before it is called.
 			}
 			if c.Path() != "/stream" {
 				return c.Text(200, strings.Repeat("b", 1000))
@@ -387,7 +387,7 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := filotest.Serve(t, config, listener)
-	// One of these clients has its socket full just when its connection is going to be parked.
+	// For one of these clients, the socket becomes full just when its connection is about to be parked.
 	for n := range clients {
 		c := s.Dial(t)
 		if err := c.Conn.(*net.TCPConn).SetReadBuffer(1); err != nil {
@@ -404,8 +404,8 @@ func TestParkBehindAnswersThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// The function of a parked connection gets the bytes that its client has sent before it left, and then the end. That also holds if a
-// message to the client has failed before the function has read these bytes.
+// The function of a parked connection can read the bytes that its client has sent before it disconnected, and then the end. That also holds
+// if sending a message has failed before the function has read these bytes.
 func TestQueueToAClientThatHasLeft(t *testing.T) {
 	filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
 		parked, called, delayed := make(chan *filo.ParkedConn, 1), make(chan struct{}), make(chan struct{})

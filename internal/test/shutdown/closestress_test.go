@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// stressTime names the environment variable that says how long TestCloseStress takes, such as "1m".
+// stressTime is the environment variable with the duration of TestCloseStress, such as "1m".
 const stressTime = "FILO_STRESS"
 
 const (
@@ -30,9 +30,10 @@ const (
 	stressBody    = 100_000
 )
 
-// closeStress is a server whose connections are closed from outside, parked, timed out and hijacked, all at once. Each request says in its
-// path what its handler does, and a number that its answer repeats. Half of the connections are spared: none of their bytes may be lost, or
-// come from another connection. So they show if a goroutine reads, writes or closes a descriptor that has become another connection's.
+// closeStress is a server whose connections other goroutines close while they are parked, timed out and hijacked, all at the same time. The
+// path of each request names the work of its handler, and a number that the answer repeats. Half of the connections are not closed this way:
+// they may not lose a byte, or get one from another connection. So they reveal a goroutine that reads, writes or closes a descriptor which
+// the kernel has assigned to another connection.
 type closeStress struct {
 	t      *testing.T
 	s      *filotest.Server
@@ -42,8 +43,8 @@ type closeStress struct {
 	done   [len(stressWorks)]atomic.Uint64 // by work
 
 	mu    sync.Mutex
-	conns map[string]net.Conn // as ConnState gets them, by the client's address
-	gone  []net.Conn          // connections that were closed; their descriptors may be others' by now
+	conns map[string]net.Conn // as ConnState has received them, by the client's address
+	gone  []net.Conn          // closed connections, whose descriptors may now belong to other connections
 }
 
 var stressWorks = [...]string{"quick", "large", "upload", "refuse", "timeout", "park", "stream", "hijack"}
@@ -115,7 +116,7 @@ func stressPattern(number string) []byte {
 	return bytes.Repeat([]byte(number), stressBody/len(number))
 }
 
-// parked sends back what comes until it is "end".
+// parked is the function of a parked connection. It echoes the input until it receives "end".
 func (m *closeStress) parked(p *filo.ParkedConn, why filo.Wake) error {
 	if why == filo.WakeShutdown {
 		return nil
@@ -133,7 +134,7 @@ func (m *closeStress) parked(p *filo.ParkedConn, why filo.Wake) error {
 	return stressSecond(p.Write(line[:n]))
 }
 
-// stream sends a body from outside its connection's function.
+// stream sends a body on another goroutine than that of the connection's function.
 func (m *closeStress) stream(p *filo.ParkedConn, number string) {
 	for i := range 20 {
 		if i%2 == 0 {
@@ -169,7 +170,7 @@ func (m *closeStress) hijacked(c *filo.Ctx) error {
 	}
 }
 
-// allDone reports whether each work has been done.
+// allDone reports whether requests of every kind have been made.
 func (m *closeStress) allDone() bool {
 	for i := range m.done {
 		if m.done[i].Load() == 0 {
@@ -179,7 +180,7 @@ func (m *closeStress) allDone() bool {
 	return true
 }
 
-// client opens connections and uses them, until the time is over.
+// client opens connections and uses them until the test ends.
 func (m *closeStress) client() {
 	for !m.ending.Load() && !m.t.Failed() {
 		conn, err := net.Dial("tcp", m.s.Addr)
@@ -218,7 +219,7 @@ func (m *closeStress) client() {
 	}
 }
 
-// kill closes a connection from outside after a moment, and closes an earlier one once more.
+// kill closes the connection of a client after a moment, through ConnState's net.Conn. It also closes an earlier connection a second time.
 func (m *closeStress) kill(address string) {
 	var conn net.Conn
 	for conn == nil && !m.ending.Load() {
@@ -250,7 +251,7 @@ func (m *closeStress) kill(address string) {
 	old.Close()
 }
 
-// request makes a request and checks its answer. It reports whether the connection goes on.
+// request makes a request and checks its answer. It reports whether the connection can be used again.
 func (m *closeStress) request(conn net.Conn, reader *bufio.Reader, work string) (goesOn bool, err error) {
 	number := fmt.Sprintf("%08d", m.next.Add(1))
 	head, body := "GET /"+work+"/"+number+" HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n", ""
@@ -259,7 +260,7 @@ func (m *closeStress) request(conn net.Conn, reader *bufio.Reader, work string) 
 		head = fmt.Sprintf("POST%sContent-Length: %d\r\n", strings.TrimPrefix(head, "GET"), len(body))
 	}
 	if _, err := io.WriteString(conn, head+"\r\n"+body); err != nil && work != "refuse" {
-		return false, err // to a refused upload the answer comes early, and is read all the same
+		return false, err // the answer to a refused upload arrives early, so read it even if the write fails
 	}
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
@@ -288,7 +289,7 @@ func (m *closeStress) request(conn net.Conn, reader *bufio.Reader, work string) 
 	return !response.Close, nil
 }
 
-// stressEcho uses a connection that was taken over.
+// stressEcho uses a connection that the handler has taken over.
 func stressEcho(conn net.Conn, reader *bufio.Reader, number string) error {
 	for range rand.IntN(4) {
 		text := number + "\n"
@@ -312,8 +313,8 @@ func stressEcho(conn net.Conn, reader *bufio.Reader, number string) error {
 	return nil
 }
 
-// Connections are closed from outside while they are served, parked, timed out, hijacked or linger, by ConnState's net.Conn and at last by
-// Close or Shutdown. They take nothing from others, leave nothing behind, and the race detector finds nothing.
+// While connections are served, parked, timed out or hijacked, or linger, other goroutines close them through ConnState's net.Conn, and Close
+// or Shutdown ends the rest. Other connections lose no bytes, the server releases all resources, and the race detector finds nothing.
 func TestCloseStress(t *testing.T) {
 	total := 2 * time.Second
 	if text := os.Getenv(stressTime); text != "" {

@@ -21,7 +21,7 @@ import (
 )
 
 // "While keep-alives are off, each answer says Connection: close … The server goes on accepting, and idle connections stay open until their
-// next request". Once keep-alives are on again, clients reuse their connections.
+// next request". After keep-alives have been turned on again, clients reuse their connections.
 func TestKeepAlivesOff(t *testing.T) {
 	s, gate := filotest.ServeGated(t, new(filo.Server))
 	idle, held := s.Dial(t), s.Dial(t)
@@ -36,7 +36,7 @@ func TestKeepAlivesOff(t *testing.T) {
 		c.Want(200, "quick", true)
 		c.WantEOF()
 	}
-	pipelining := s.Dial(t) // of the requests that come at once, only the last one's answer says close
+	pipelining := s.Dial(t) // of requests that arrive together, only the answer to the last one says close
 	pipelining.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	pipelining.Want(200, "quick", false)
 	pipelining.Want(200, "quick", true)
@@ -50,7 +50,7 @@ func TestKeepAlivesOff(t *testing.T) {
 	}
 }
 
-// "Connections of HTTP/2 take no new requests once they have had one (GOAWAY)." No request is lost, not even one whose handler is running.
+// "Connections of HTTP/2 take no new requests once they have had one (GOAWAY)." No request is lost, even if its handler is running.
 func TestKeepAlivesOffHTTP2(t *testing.T) {
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
 		begun, release := make(chan struct{}), make(chan struct{})
@@ -82,7 +82,7 @@ func TestKeepAlivesOffHTTP2(t *testing.T) {
 }
 
 // "Connections that have been idle for less than a second get a tenth of a second for this look, while the server still accepts new ones."
-// Each answer says Connection: close. The server doesn't wait for connections that were idle for longer, or that have got such an answer.
+// Each answer says Connection: close. The server doesn't wait for connections that have been idle for longer, or that have received such an answer.
 func TestShutdownAcceptsMeanwhile(t *testing.T) {
 	get := servertest.Request("GET /", "")
 	ask := func(t *testing.T, c net.Conn, closes bool) {
@@ -133,8 +133,8 @@ func TestShutdownAcceptsMeanwhile(t *testing.T) {
 	}
 }
 
-// IdleGrace is "how long each stays open for one more request, whose answer says Connection: close." A connection without a request ends
-// after that time.
+// IdleGrace is "how long each stays open for one more request, whose answer says Connection: close." If no request arrives on a connection,
+// it ends after that time.
 func TestIdleGrace(t *testing.T) {
 	t.Parallel()
 	gate := filotest.NewGate()
@@ -172,8 +172,7 @@ func TestIdleGrace(t *testing.T) {
 	}
 }
 
-// A connection of HTTP/2 that was opened a moment before the shutdown has up to a second for its first request, like one of HTTP/1.1. Then
-// it ends.
+// An HTTP/2 connection that was opened just before the shutdown has one second for its first request, like an HTTP/1.1 connection. Then it ends.
 func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 	t.Parallel()
 	for name, asks := range map[string]bool{"asks": true, "silent": false} {
@@ -201,7 +200,7 @@ func TestHTTP2ShutdownAwaitsNewConnections(t *testing.T) {
 			result := s.BeginShutdown(t, begun)
 			gate.Open()
 			if asks {
-				time.Sleep(300 * time.Millisecond) // a client may take that long
+				time.Sleep(300 * time.Millisecond) // the client may take so long
 				var block bytes.Buffer
 				encoder := hpack.NewEncoder(&block)
 				for _, field := range [...][2]string{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "a"}} {

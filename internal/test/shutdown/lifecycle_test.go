@@ -19,13 +19,13 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// Shutdown "closes idle connections at once after a last look for a request on its way", and also new ones that stay silent.
+// Shutdown "closes idle connections at once after a last look for a request on its way". It also closes new connections that stay silent.
 func TestShutdownClosesIdleConnections(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*filotest.Client){
 		"silent": func(*filotest.Client) {},
 		"idle":   func(c *filotest.Client) { c.Get("/"); c.Want(200, "quick", false) },
-		// RFC 9112, section 2.2: an empty line before a request line is no part of a request.
+		// RFC 9112, section 2.2: an empty line before a request line isn't part of a request.
 		"only an empty line": func(c *filotest.Client) { c.Send("\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestShutdownFinishesRequests(t *testing.T) {
 			want:   func(c *filotest.Client) { c.Want(200, "held", true) },
 		},
 		"a body that comes later and isn't read": {
-			// More than the server waits for before the handler runs.
+			// The body is so long that the server calls the handler before it has arrived.
 			before: "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 20002\r\n\r\nbo", after: strings.Repeat("d", 20_000),
 			want: func(c *filotest.Client) { c.Want(200, "held", true) },
 		},
@@ -103,7 +103,7 @@ func TestShutdownFinishesRequests(t *testing.T) {
 	}
 }
 
-// A request whose first bytes had come by the time of the shutdown counts as running.
+// If a request's first bytes arrived before the shutdown, the request counts as running.
 func TestShutdownFinishesWhatHasBegun(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after string
@@ -141,8 +141,8 @@ func TestShutdownFinishesWhatHasBegun(t *testing.T) {
 	}
 }
 
-// "Shutdown ends the server without losing requests that clients have sent": it answers the requests that idle and new connections had
-// sent by the time of its call.
+// "Shutdown ends the server without losing requests that clients have sent": it answers the requests that clients of idle and new connections
+// have sent before its call.
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	s, _ := filotest.ServeGated(t, &filo.Server{})
 	var clients []*filotest.Client
@@ -162,7 +162,7 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	for _, c := range clients {
-		// The answer to a request that was read before the shutdown began doesn't say that the connection closes.
+		// If the server has read a request before the shutdown began, the answer doesn't say Connection: close.
 		if response, body := c.Answer(); response.StatusCode != 200 || body != "quick" {
 			t.Fatalf("got %d %q", response.StatusCode, body)
 		}
@@ -170,7 +170,7 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	}
 }
 
-// … and the requests of connections that only the system has accepted by then.
+// Shutdown also answers requests on connections that only the kernel, and not the server, has accepted before its call.
 func TestShutdownAnswersTheBacklog(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestShutdownAnswersTheBacklog(t *testing.T) {
 	}
 }
 
-// … even if Shutdown is called once more meanwhile.
+// Shutdown answers these requests even if it is called a second time before it has ended.
 func TestShutdownAgainAnswersTheBacklog(t *testing.T) {
 	s := &filo.Server{}
 	listener := &lifePatient{TCPListener: filotest.Listen(t, "tcp", "127.0.0.1:0").(*net.TCPListener), woken: make(chan struct{})}
@@ -201,12 +201,12 @@ func TestShutdownAgainAnswersTheBacklog(t *testing.T) {
 	}
 }
 
-// lifePatient is a listener that accepts one connection and then no more until a shutdown wakes it.
+// lifePatient is a listener that accepts one connection, and then none until a shutdown sets a deadline.
 type lifePatient struct {
 	*net.TCPListener
 	accepts, deadlines atomic.Int64
 	woken              chan struct{} // closed by the first deadline
-	last               func()        // called when the third deadline has been set, while there is more to accept
+	last               func()        // called after the third deadline has been set, while connections are still waiting
 }
 
 func (l *lifePatient) Accept() (net.Conn, error) {
@@ -227,11 +227,11 @@ func (l *lifePatient) SetDeadline(at time.Time) error {
 	return err
 }
 
-// wantBacklogAnswered lets many requests wait for a server that doesn't accept yet, and shuts the server down as soon as it has accepted
-// one connection.
+// wantBacklogAnswered sends many requests on connections that the server hasn't accepted yet. It shuts the server down as soon as the server
+// has accepted one connection, and checks that all requests are answered.
 func wantBacklogAnswered(t *testing.T, config *filo.Server, listener net.Listener) {
 	t.Helper()
-	const waiting = 100 // few enough for a busy machine to accept within lastAcceptLimit
+	const waiting = 100 // so few that even a busy machine accepts them within lastAcceptLimit
 	var clients []*filotest.Client
 	for range waiting {
 		conn, err := net.Dial(listener.Addr().Network(), listener.Addr().String())
@@ -330,7 +330,7 @@ func TestShutdownGivesUp(t *testing.T) {
 	}
 }
 
-// A request's context isn't done during a shutdown that still has time.
+// Until Shutdown's own context is done, a request's context isn't cancelled.
 func TestShutdownKeepsContexts(t *testing.T) {
 	s, gate := filotest.ServeGated(t, &filo.Server{})
 	held := gate.Hold(t, s.Dial(t))
@@ -388,7 +388,7 @@ func (l lifeCurious) SetDeadline(time.Time) error {
 	return errors.ErrUnsupported
 }
 
-// The server holds no lock when it calls a listener of the user's own.
+// The server holds no lock when it calls the Close of a user's listener.
 func TestListenerMayAskTheServer(t *testing.T) {
 	for name, end := range map[string]func(*filotest.Server) error{
 		"Shutdown": (*filotest.Server).ShutdownInTime,
@@ -397,7 +397,7 @@ func TestListenerMayAskTheServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := &filo.Server{Handler: filotest.NewGate().Handle}
 			s := filotest.Serve(t, config, lifeCurious{filotest.Listen(t, "tcp", "127.0.0.1:0"), config})
-			c := s.Dial(t) // to see that the server serves
+			c := s.Dial(t) // wait until the server serves
 			c.Get("/")
 			c.Want(200, "quick", false)
 			ended := make(chan error, 1)
@@ -472,7 +472,7 @@ func TestLifecycleOrders(t *testing.T) {
 	}
 }
 
-// Shutdown, Close, Serve and ServeConn may be called at the same time: no call hangs, and nothing is left.
+// Shutdown, Close, Serve and ServeConn may be called at the same time: no call hangs, and the server releases all resources.
 func TestLifecycleAtOnce(t *testing.T) {
 	for round := range 30 {
 		gate := filotest.NewGate()
@@ -485,7 +485,7 @@ func TestLifecycleAtOnce(t *testing.T) {
 				clients = append(clients, filotest.NewClient(t, conn))
 			}
 		}
-		go func() { // as far as it gets
+		go func() { // it may fail when the server ends
 			for _, c := range clients {
 				io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 			}
@@ -555,7 +555,7 @@ func TestShuttingDown(t *testing.T) {
 	}
 }
 
-// "Serve may be called for several listeners at once": all listeners end together, but one that fails ends alone.
+// "Serve may be called for several listeners at once": they end together, but if one of them fails, the others continue.
 func TestServeSeveralListeners(t *testing.T) {
 	first, second := filotest.Listen(t, "tcp", "127.0.0.1:0"), filotest.Listen(t, "tcp", "127.0.0.1:0")
 	gate := filotest.NewGate()
@@ -590,7 +590,7 @@ func TestServeSeveralListeners(t *testing.T) {
 	}
 }
 
-// One listener may have several accept loops.
+// Serve may be called several times for one listener.
 func TestServeOneListenerTwice(t *testing.T) {
 	for name, end := range map[string]func(*filotest.Server) error{
 		"Shutdown": (*filotest.Server).ShutdownInTime,
@@ -604,7 +604,7 @@ func TestServeOneListenerTwice(t *testing.T) {
 				c.Get("/")
 				c.Want(200, "quick", false)
 			}
-			// When one loop ends, it closes the listener, which ends the other: the 10 requests made sure that both were running.
+			// When one accept loop ends, it closes the listener, which ends the other loop. The 10 requests have ensured that both were running.
 			if err := end(s); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -639,7 +639,7 @@ func TestServeConn(t *testing.T) {
 	}
 }
 
-// ServeConn has no other worker to hand a handler off to: it runs handlers of any class itself.
+// ServeConn has no other worker, so it runs handlers of any class on its caller's goroutine.
 func TestServeConnClasses(t *testing.T) {
 	quick := func(c *filo.Ctx) error { return c.Text(200, "quick") }
 	for name, handler := range map[string]filo.Handler{"offload": filo.Offload(quick), "inline": filo.Inline(quick)} {
@@ -689,7 +689,7 @@ func TestServeConnShutdown(t *testing.T) {
 	}
 }
 
-// The package's function ServeConn serves without a Server, and leaves nothing behind. A hijacked connection lives on.
+// The function ServeConn serves a connection without a Server, and leaves no goroutine behind. A hijacked connection stays open.
 func TestPackageServeConn(t *testing.T) {
 	s := filotest.New(&filo.Server{}, 0)
 	for name, hijack := range map[string]bool{"closed": false, "hijacked": true} {
@@ -736,15 +736,15 @@ func TestServeWithoutHandler(t *testing.T) {
 	}
 }
 
-// lifeResettable is a handler that waits in a different place for each path, for a reset to come. It sends to ended the error by which its
-// request's context, or its call, ended.
+// lifeResettable returns a handler that waits for the client's reset, for each path in a different call. The handler sends to ended the error
+// of this call, or the cause with which the context has ended.
 func lifeResettable(file string, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/context":
 			ctx := c.Context()
 			c.Response.Header.Set("Link", "</>")
-			if err := c.EarlyHints(); err != nil { // so that the client knows that the handler runs
+			if err := c.EarlyHints(); err != nil { // tell the client that the handler runs
 				return err
 			}
 			<-ctx.Done()
@@ -775,7 +775,8 @@ func lifeResettable(file string, ended chan<- error) filo.Handler {
 	}
 }
 
-// A reset in any state of a connection frees the worker, leaves nothing behind, makes no log record, and disturbs no other connection.
+// If a client resets a connection in any state, the server releases the worker and all resources, logs nothing, and continues to serve other
+// connections.
 func TestResets(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, filotest.Huge(), 0o600); err != nil {
@@ -784,10 +785,10 @@ func TestResets(t *testing.T) {
 	const post = " HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nhalf"
 	for _, test := range []struct {
 		name, send string
-		read       string // the beginning of the answer, before the reset
-		active     bool   // the connection isn't idle before the reset
-		handler    bool   // the handler reports how it ended
-		want       error  // the error that it reports
+		read       string // the client reads this beginning of the answer before the reset
+		active     bool   // the connection must be active before the reset
+		handler    bool   // the handler sends its error to ended
+		want       error  // the handler's error
 	}{
 		{name: "new"},
 		{name: "idle", send: "GET / HTTP/1.1\r\nHost: a\r\n\r\n", read: "HTTP/1.1 200"},
@@ -855,7 +856,8 @@ func (timelessConn) SetReadDeadline(time.Time) error  { return errors.ErrUnsuppo
 func (timelessConn) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
 func (c timelessConn) CloseWrite() error              { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// Connections that support no deadlines are answered, whatever their handlers call, and end with the server or when their time is over.
+// The server also serves connections that don't support deadlines, whatever methods their handlers call. They end with the server, or after a
+// time-out.
 func TestConnsWithoutDeadlines(t *testing.T) {
 	ends := map[string]func(s *filotest.Server, c *filotest.Client) error{
 		"Shutdown": func(s *filotest.Server, _ *filotest.Client) error { return s.ShutdownInTime() },
@@ -907,7 +909,7 @@ func TestConnsWithoutDeadlines(t *testing.T) {
 					return c.Text(200, "quick")
 				}}
 				if endWith == nil {
-					config.ReadHeaderTimeout, config.IdleTimeout = time.Second, time.Second // long enough for prepare, even if the machine is busy
+					config.ReadHeaderTimeout, config.IdleTimeout = time.Second, time.Second // long enough for prepare, even on a busy machine
 				}
 				s := filotest.Serve(t, config, timelessListener{filotest.Listen(t, "tcp", "127.0.0.1:0")})
 				c := s.Dial(t)

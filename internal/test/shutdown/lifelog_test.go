@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// lifeRecords returns the log records about the server's life, without the parts that differ from run to run.
+// lifeRecords returns the log records about the server's start and end, without the parts that differ between runs.
 func lifeRecords(log *filotest.Log) string {
 	var records []string
 	for _, name := range filotest.LifeMessages {
@@ -30,7 +30,7 @@ func lifeRecords(log *filotest.Log) string {
 	return strings.Join(records, "\n")
 }
 
-// However often a server is told to end, it logs once what it serves, once that it drains, and once how it has ended.
+// However often Shutdown and Close are called, the server logs each of these once: what it serves, that it drains, and how it has ended.
 func TestLifeLog(t *testing.T) {
 	log := new(filotest.Log)
 	config := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger(), Leaders: 1, MaxConns: 9, Queue: 5, IdleTimeout: -1, ReadTimeout: time.Minute}
@@ -64,7 +64,7 @@ func TestLifeLog(t *testing.T) {
 	}
 }
 
-// Close doesn't drain, and logs what it has cut off. Over TLS the record of serving has the protocols that clients are offered.
+// Close doesn't drain, and logs which requests it has cut off. Over TLS, the record "serving" lists the protocols that the server offers.
 func TestLifeLogOfClose(t *testing.T) {
 	log, gate := new(filotest.Log), filotest.NewGate()
 	s := filotest.ListenTLS(t, &filo.Server{Handler: gate.Handle, Logger: log.Logger(), MaxConns: 50})
@@ -72,7 +72,7 @@ func TestLifeLogOfClose(t *testing.T) {
 	s.Close()
 	gate.Open()
 	got := lifeRecords(log)
-	got, cut, _ := strings.Cut(got, " requests_cut=") // names the handler's request, once the monitor has seen that it takes long
+	got, cut, _ := strings.Cut(got, " requests_cut=") // lists the request, if the monitor has noticed that its handler takes long
 	if cut != "" && !strings.HasPrefix(cut, `"no route 1 (`) {
 		t.Errorf("cut: %s", cut)
 	}
@@ -82,7 +82,7 @@ func TestLifeLogOfClose(t *testing.T) {
 	}
 }
 
-// endingConn is a connection whose first Close reports that it has begun, and returns only when the server has logged that it has stopped.
+// endingConn is a connection whose first Close closes cut, and returns only after the server has logged "stopped".
 type endingConn struct {
 	net.Conn
 	closed  atomic.Bool
@@ -103,7 +103,7 @@ func (c *endingConn) Close() error {
 type endingListener struct {
 	net.Listener
 	cut     chan struct{}   // closed by the connection's first Close
-	stopped <-chan struct{} // that Close waits for this
+	stopped <-chan struct{} // the first Close waits for this
 }
 
 func (l endingListener) Accept() (net.Conn, error) {
@@ -114,7 +114,7 @@ func (l endingListener) Accept() (net.Conn, error) {
 	return &endingConn{Conn: c, cut: l.cut, stopped: l.stopped}, nil
 }
 
-// watchedLog is a log that closes seen when it has a line with the text.
+// watchedLog is a log that closes seen when a line contains the text.
 type watchedLog struct {
 	filotest.Log
 	text string
@@ -130,7 +130,7 @@ func (l *watchedLog) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// If Shutdown ends because Close has cut off the connections that it waited for, it logs their number.
+// If Close cuts off the connections for which Shutdown waits, Shutdown ends and logs their number.
 func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	log := &watchedLog{text: "msg=stopped", seen: make(chan struct{})}
 	reads, cut := make(chan struct{}), make(chan struct{})
@@ -138,7 +138,7 @@ func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	s := &filo.Server{Logger: slog.New(slog.NewTextHandler(log, nil)), Handler: func(c *filo.Ctx) error {
 		close(reads)
 		_, err := c.Body()
-		<-cut // otherwise the handler's end might close the connection, and Close would wait for that before it cuts anything off
+		<-cut // if the handler returned earlier, the server might close the connection itself, and Close would wait for that without cutting anything off
 		return err
 	}}
 	served := make(chan error, 1)
@@ -163,7 +163,7 @@ func TestLifeLogOfShutdownCutOff(t *testing.T) {
 	}
 }
 
-// A server that serves single connections logs nothing.
+// A server that only serves single connections with ServeConn logs nothing about its start and end.
 func TestNoLifeLog(t *testing.T) {
 	log := new(filotest.Log)
 	s := &filo.Server{Handler: filotest.NewGate().Handle, Logger: log.Logger()}

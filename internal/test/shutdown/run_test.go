@@ -28,10 +28,10 @@ type runServer struct {
 	*filotest.Server
 	gate   *filotest.Gate
 	end    context.CancelFunc // ends the context of Run
-	result chan error         // what Run returned
+	result chan error         // receives the result of Run
 }
 
-// runListener runs a server whose handler is a gate. At the end of the test no goroutine may be left.
+// runListener runs a server on a listener. The default handler is a gate. At the end of the test, no goroutine may be left.
 func runListener(t *testing.T, config *filo.Server, listener net.Listener) *runServer {
 	t.Helper()
 	gate := filotest.NewGate()
@@ -120,7 +120,7 @@ func TestRunReturnsAtTheEnd(t *testing.T) {
 			gate.Open()
 			held.Want(200, "held", true)
 			held.WantEOF()
-			s.wantRuns(t) // Run waits for the task
+			s.wantRuns(t) // because Run waits for the task
 			close(endTask)
 			s.wantResult(t, nil)
 			if err := filotest.Recv(t, begins, "what has begun the shutdown"); err != nil {
@@ -159,7 +159,7 @@ func TestRunCutsOff(t *testing.T) {
 	if !errors.As(err, &unfinished) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Run returned %v", err)
 	}
-	// After so short a time the idle connection may still be there.
+	// After such a short time, the idle connection may still be open.
 	if unfinished.Conns < 2 || unfinished.Conns > 3 || unfinished.Tasks != 1 || unfinished.GracePeriod != time.Millisecond {
 		t.Errorf("Run returned %#v", unfinished)
 	}
@@ -182,7 +182,7 @@ func TestUnfinishedError(t *testing.T) {
 	}
 }
 
-// Without a grace period Run waits for as long as it takes.
+// Without a grace period, Run waits for requests without a limit.
 func TestRunWithoutGracePeriod(t *testing.T) {
 	s := runTCP(t, &filo.Server{GracePeriod: -1})
 	held := s.gate.Hold(t, s.Dial(t))
@@ -203,7 +203,7 @@ func TestRunClosed(t *testing.T) {
 	s.wantResult(t, nil)
 }
 
-// "ErrServerClosed if the server was shut down before": nothing is served, and the listener is closed.
+// "ErrServerClosed if the server was shut down before": Run serves nothing, and closes the listener.
 func TestRunAfterTheEnd(t *testing.T) {
 	s := &filo.Server{Handler: filotest.NewGate().Handle}
 	s.Close()
@@ -219,7 +219,7 @@ func TestRunAfterTheEnd(t *testing.T) {
 	}
 }
 
-// If Run's context is already done, the server ends right after its start.
+// If Run's context is already done, the server ends immediately after its start.
 func TestRunWithContextThatIsDone(t *testing.T) {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -259,7 +259,7 @@ func TestRunCannotListen(t *testing.T) {
 	}
 }
 
-// runFailing is a listener whose Accept fails permanently once the test says so.
+// runFailing is a listener whose Accept fails permanently after fail has been set.
 type runFailing struct {
 	net.Listener
 	fail  atomic.Bool
@@ -292,7 +292,7 @@ func TestRunCannotAccept(t *testing.T) {
 	s.wantResult(t, listener.cause)
 }
 
-// "A server may run on several addresses": all speak the same protocols by the same rules, and end together.
+// "A server may run on several addresses": the server offers the same protocols on all of them, and they end together.
 func TestRunEach(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	config := &filo.Server{Handler: filotest.NewGate().Handle}
@@ -428,7 +428,7 @@ func TestOnServing(t *testing.T) {
 	}
 }
 
-// If a start fails, it does so before any function is told that serving has begun, and the error is logged.
+// If a start fails, no OnServing function is called, and the server logs the error.
 func TestStartFails(t *testing.T) {
 	certFile, keyFile := filotest.CertificateFiles(t)
 	garbage, taken := filepath.Join(t.TempDir(), "garbage"), filotest.Listen(t, "tcp", "127.0.0.1:0")

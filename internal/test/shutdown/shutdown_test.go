@@ -24,7 +24,7 @@ import (
 	"github.com/filohttp/filo/internal/linger"
 )
 
-// lateConn is a client that calls before each of its writes.
+// lateConn is a client's connection that calls before() ahead of each Write.
 type lateConn struct {
 	net.Conn
 	before func()
@@ -35,8 +35,8 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// promptly is the time after its connection within which a new client of these tests must have sent its request. The server gives the
-// client a second. If the client is later than promptly, the machine is too busy, and the test repeats the case.
+// promptly is the time after connecting within which a client of these tests must have sent its request. The server allows a second. If the
+// client takes longer than promptly, the machine is too busy, and the test repeats the case.
 const promptly = 700 * time.Millisecond
 
 // "A connection opened less than a second ago has one more second for its TLS handshake and its first request."
@@ -67,8 +67,8 @@ func TestShutdownAwaitsNewConnections(t *testing.T) {
 	}
 }
 
-// shutdownAnswersNew shuts a server down when a client has made some of its writes, and wants its request to be answered. It reports false
-// if the client wasn't prompt.
+// shutdownAnswersNew shuts a server down after a new client has made some of its writes, and checks that the client's request is answered. It
+// returns false if the client took longer than promptly.
 func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server, secure bool, writes int) (prompt bool) {
 	gate := filotest.NewGate()
 	s := serve(t, &filo.Server{Handler: gate.Handle})
@@ -81,7 +81,7 @@ func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filo
 	}()
 	begun := gate.Hold(t, held).ShuttingDown()
 	reached, goOn, made := make(chan struct{}), make(chan struct{}), 0
-	start := time.Now() // the server gives a second to a client that came less than a second before
+	start := time.Now() // the server allows another second if the client has connected less than a second ago
 	conn := net.Conn(&lateConn{s.Dial(t).Conn, func() {
 		if made == writes {
 			close(reached)
@@ -103,7 +103,7 @@ func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filo
 	filotest.Recv(t, reached, "the client to come so far")
 	filotest.Await(t, "the connection", func() bool { return s.Stats().ConnsOpen == 2 })
 	result := s.BeginShutdown(t, begun)
-	time.Sleep(200 * time.Millisecond) // a client may take that long
+	time.Sleep(200 * time.Millisecond) // the client may take so long
 	close(goOn)
 	prompt = filotest.Recv(t, sent, "the request to be sent").Sub(start) < promptly
 	answer := filotest.Recv(t, answered, "the answer")
@@ -117,7 +117,7 @@ func shutdownAnswersNew(t *testing.T, serve func(testing.TB, *filo.Server) *filo
 	return prompt
 }
 
-// Shutdown waits for a handshake that is under way, but not for one that is stuck, even if no time-out bounds it.
+// Shutdown waits for a handshake that makes progress, but not for a stalled one, even without a time-out for handshakes.
 func TestShutdownEndsStalledHandshakes(t *testing.T) {
 	t.Parallel()
 	filotest.EachTLS(t, func(t *testing.T, serve func(testing.TB, *filo.Server) *filotest.Server) {
@@ -127,7 +127,7 @@ func TestShutdownEndsStalledHandshakes(t *testing.T) {
 		defer close(stall)
 		writes := 0
 		client := filotest.NewClient(t, &lateConn{s.Dial(t).Conn, func() {
-			if writes++; writes == 2 { // the hello has been answered
+			if writes++; writes == 2 { // the server has answered the ClientHello
 				close(stalled)
 				<-stall
 			}
@@ -141,8 +141,8 @@ func TestShutdownEndsStalledHandshakes(t *testing.T) {
 	})
 }
 
-// A program that is restarted hands its listening socket to the next one before it shuts down. A client that has just connected, and hasn't
-// sent anything yet, doesn't notice. FILO_RESTART makes each case last that long, with more clients.
+// Before a restarted program shuts down, it passes its listening socket to the new process. A client that has just connected, and hasn't sent
+// anything yet, doesn't notice the restart. FILO_RESTART is a longer duration for each case, which then also has more clients.
 func TestRollingRestart(t *testing.T) {
 	span, rate := 600*time.Millisecond, 200
 	if text := os.Getenv("FILO_RESTART"); text != "" {
@@ -180,7 +180,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 }
 
-// restarts is a server that is restarted again and again, with its clients.
+// restarts is a server that is restarted repeatedly, with its clients.
 type restarts struct {
 	t           *testing.T
 	secure      bool
@@ -190,10 +190,10 @@ type restarts struct {
 	generations int
 
 	answered, lost, late atomic.Int64
-	first                atomic.Pointer[error] // the first error by which a request was lost
+	first                atomic.Pointer[error] // the error of the first lost request
 }
 
-// start starts a server with the previous server's socket.
+// start starts a server on the previous server's socket.
 func (r *restarts) start() *filotest.Server {
 	r.t.Helper()
 	file, err := r.listener.File()
@@ -242,7 +242,7 @@ func (r *restarts) connect(span time.Duration, rate int) {
 	clients.Wait()
 }
 
-// request makes one request, slowly, on a connection of its own.
+// request makes one request on a new connection, with pauses.
 func (r *restarts) request() (sent time.Time, err error) {
 	conn, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -271,7 +271,7 @@ func (r *restarts) request() (sent time.Time, err error) {
 	return sent, nil
 }
 
-// "If ctx is done first, Shutdown … returns ctx's error", also while a function of the user's holds up a loop.
+// "If ctx is done first, Shutdown … returns ctx's error", even while a user's function blocks a loop.
 func TestShutdownGivesUpOnALoop(t *testing.T) {
 	for range 10 {
 		closing, release := make(chan struct{}), make(chan struct{})
@@ -288,7 +288,7 @@ func TestShutdownGivesUpOnALoop(t *testing.T) {
 		result := make(chan error, 1)
 		go func() { result <- s.Shutdown(ctx) }()
 		filotest.Recv(t, closing, "ConnState to be called")
-		time.Sleep(20 * time.Millisecond) // time for Shutdown to reach the loops; nothing depends on it
+		time.Sleep(20 * time.Millisecond) // let Shutdown reach the loops; the test doesn't depend on it
 		cancel()
 		if err := filotest.Recv(t, result, "Shutdown to give up"); err != context.Canceled {
 			t.Errorf("Shutdown: %v", err)
@@ -302,13 +302,13 @@ func TestShutdownGivesUpOnALoop(t *testing.T) {
 
 // steadyListener is a listener to which a new client connects every two milliseconds.
 type steadyListener struct {
-	net.Listener // never asked
+	net.Listener // its methods are never called
 	accepted     atomic.Int64
 
 	mu       sync.Mutex
-	next     time.Time     // when the next client comes; guarded by mu
+	next     time.Time     // when the next client connects; guarded by mu
 	deadline time.Time     // guarded by mu
-	changed  chan struct{} // closed when the deadline is set; guarded by mu
+	changed  chan struct{} // closed when a deadline is set; guarded by mu
 }
 
 func (l *steadyListener) Addr() net.Addr { return &net.TCPAddr{} }
@@ -349,7 +349,7 @@ func (l *steadyListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Clients that keep connecting while a server shuts down don't keep it from ending.
+// A shutdown ends even if clients keep connecting.
 func TestShutdownUnderSteadyDialling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &steadyListener{next: time.Now(), changed: make(chan struct{})}
@@ -368,7 +368,7 @@ func TestShutdownUnderSteadyDialling(t *testing.T) {
 	})
 }
 
-// unhashable is a listener, or a connection, that can't be compared, and so can't be the key of a map.
+// unhashable is a listener of a type that isn't comparable, so it can't be a key of a map.
 type unhashable struct {
 	net.Listener
 	_ []byte
@@ -387,7 +387,7 @@ func (l unhashable) Accept() (net.Conn, error) {
 	return unhashableConn{Conn: conn}, nil
 }
 
-// Listeners and connections may be of any type.
+// Listeners and connections may have any type, even one that isn't comparable.
 func TestUnhashableListener(t *testing.T) {
 	s, gate := filotest.New(&filo.Server{Concurrency: 1}, 1), filotest.NewGate()
 	s.Handler = gate.Handle
@@ -417,7 +417,7 @@ func (l *closedListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A listener is closed once, whatever ends its serving: a user's own listener may not bear a second Close.
+// However serving ends, the server closes a listener once, because a user's listener may not support a second Close.
 func TestListenerIsClosedOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -458,7 +458,7 @@ func TestListenerIsClosedOnce(t *testing.T) {
 	}
 }
 
-// A client that pipelines without an end delays a shutdown by a second at most, and its last answer says that it is the last.
+// A client that pipelines requests endlessly delays a shutdown by at most a second, and its last answer says Connection: close.
 func TestShutdownEndsPipelining(t *testing.T) {
 	requests := strings.Repeat("GET / HTTP/1.1\r\nHost: filo.test\r\n\r\n", 100)
 	quick := func(c *filo.Ctx) error { return c.Text(200, "quick") }
@@ -498,7 +498,7 @@ func TestShutdownEndsPipelining(t *testing.T) {
 					}
 				}
 			}()
-			ended := make(chan bool, 1) // whether the last answer said that it is the last
+			ended := make(chan bool, 1) // receives whether the last answer said Connection: close
 			go func() {
 				last := false
 				for {
@@ -521,9 +521,9 @@ func TestShutdownEndsPipelining(t *testing.T) {
 	}
 }
 
-// wasReset reports whether a reset has cut off the answers of a client that was too slow to read them: the server has lingered for as long
-// as it may. err ended the client's reads, and sent is what ends its writes. Either the reads or the writes fail with the reset, and the
-// others perhaps see a mere end. A head that was cut off is malformed.
+// wasReset reports whether a reset has cut off the answers of a client that read too slowly, after the server has lingered for the maximum
+// time. err is the error that has ended the client's reads, and sent receives the error of its writes. The kernel reports a reset either to
+// the reads or to the writes, and the others may only see the end of the connection. A truncated head gives a parse error.
 func wasReset(err error, sent <-chan error) bool {
 	var malformed textproto.ProtocolError
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &malformed) {
@@ -532,7 +532,7 @@ func wasReset(err error, sent <-chan error) bool {
 	select {
 	case <-sent:
 		return true
-	case <-time.After(linger.Longest / 2): // the server still lingers, so the end was its own
+	case <-time.After(linger.Longest / 2): // the server still lingers, so it has ended the answers in an orderly way
 		return false
 	}
 }
