@@ -1,5 +1,4 @@
-// Package bench holds filo's benchmarks beside fasthttp and net/http: in memory here, as processes over
-// real sockets in cmd/compare.
+// Package bench compares filo with fasthttp and net/http: in memory in this package, as processes over real sockets in cmd/compare.
 package bench
 
 import (
@@ -16,14 +15,14 @@ import (
 
 // scenario is one kind of traffic and the handler that answers it.
 type scenario struct {
-	request  []byte // one
-	input    []byte // what the client sends in a turn: request, once or several times
+	request  []byte // one request
+	input    []byte // what the client sends at once: request, once or several times
 	perConn  int
 	handlers handlers
 	raw      bool // the answer isn't HTTP
 }
 
-// plainGET has the fields and the lengths that a browser's request for a small resource has at least.
+// plainGET has the minimum of header fields, and their lengths, of a browser's request for a small resource.
 const plainGET = "GET /foobar?baz HTTP/1.1\r\n" +
 	"Host: www.example.com\r\n" +
 	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101\r\n" +
@@ -49,7 +48,7 @@ func postScenario() *scenario {
 	return newScenario(head+strings.Repeat("x", postSize), 10_000, 1, postHandlers)
 }
 
-// headersScenario has 30 fields, as requests have behind a proxy or two.
+// headersScenario has 30 header fields, as requests have that passed through a proxy or two.
 func headersScenario() *scenario {
 	var b strings.Builder
 	b.WriteString("GET /foobar?baz HTTP/1.1\r\nHost: www.example.com\r\n" +
@@ -85,7 +84,7 @@ func compare(b *testing.B, s *scenario) {
 		b.Run(starter.name, func(b *testing.B) {
 			serve, stop := starter.start(s.handlers)
 			defer stop()
-			// The length of an answer, from a first connection that isn't timed.
+			// Determine the length of an answer, with a connection that isn't timed.
 			conn := newMemConn()
 			conn.reset(s, 1)
 			serve(conn)
@@ -121,8 +120,7 @@ func compare(b *testing.B, s *scenario) {
 	}
 }
 
-// Every server gives every request of every scenario a whole, equal answer: what the benchmarks time is
-// the same work.
+// Every server answers every request of every scenario completely and in the same way, so the benchmarks time the same work.
 func TestServersAnswerAlike(t *testing.T) {
 	for name, s := range map[string]*scenario{
 		"one per connection": plainScenario(1),
@@ -138,7 +136,7 @@ func TestServersAnswerAlike(t *testing.T) {
 				defer stop()
 				conn := newMemConn()
 				conn.capture = new(bytes.Buffer)
-				n := min(s.perConn, 40) // not a whole number of pipelined turns
+				n := min(s.perConn, 40) // for pipelining, not a multiple of the requests in a turn
 				conn.reset(s, n)
 				serve(conn)
 				<-conn.closed
@@ -177,13 +175,13 @@ func checkAnswers(t *testing.T, captured *bytes.Buffer, n int) {
 	}
 }
 
-// The many-headers benchmark sends thirty fields, as it promises.
+// The benchmark with many header fields really sends thirty.
 func TestHeadersScenarioHasThirtyFields(t *testing.T) {
 	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(headersScenario().request)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(req.Header) + 1; got != 30 { // and Host
+	if got := len(req.Header) + 1; got != 30 { // Host isn't in req.Header
 		t.Errorf("the request has %d fields", got)
 	}
 }

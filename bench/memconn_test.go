@@ -9,29 +9,28 @@ import (
 	"time"
 )
 
-// memConn is the client's side and the wire of one connection, as cheap as can be: Read copies prepared
-// requests until enough were served, Write counts bytes. It is the same for every server, so what a
-// benchmark shows is the server's own work.
+// memConn is the server's end of a connection to a simulated client. It is as cheap as possible: Read copies prepared requests until there were
+// enough, and Write counts bytes. All servers use the same memConn, so a benchmark shows the server's own work.
 //
 // Reads and writes may run at the same time (net/http reads ahead), each by one goroutine.
 type memConn struct {
-	input []byte // Immutable: the requests of one turn, one or a pipelined batch.
+	input []byte // Immutable: the requests of one turn, that is, one request or a pipelined batch.
 
 	// Read's side.
 	off  int // in input
-	left int // bytes yet to be given, of this turn and the later ones
+	left int // how many bytes Read must still return, in this turn and later ones
 
 	// Write's side.
 	written int
 	capture *bytes.Buffer // nil in benchmarks
 
 	isClosed atomic.Bool
-	closed   chan struct{} // cap 1: gets a value when the server closes the connection
+	closed   chan struct{} // capacity 1; receives a value when the server closes the connection
 }
 
 func newMemConn() *memConn { return &memConn{closed: make(chan struct{}, 1)} }
 
-// reset makes the conn a new connection that will send n requests, of which input holds a whole turn.
+// reset makes c a new connection whose client sends n requests. input has the requests of one turn.
 func (c *memConn) reset(s *scenario, n int) {
 	c.input, c.off, c.left, c.written = s.input, 0, n*len(s.request), 0
 	c.isClosed.Store(false)
@@ -79,7 +78,7 @@ func (c *memConn) SetDeadline(time.Time) error      { return nil }
 func (c *memConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 
-// memListener hands conns to a server that only serves listeners.
+// memListener passes connections to a server that can only serve listeners.
 type memListener struct {
 	conns chan net.Conn
 	done  chan struct{}

@@ -11,15 +11,15 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// handlers are one handler written for each server.
+// handlers has the same handler for each server.
 type handlers struct {
 	filo     filo.Handler
 	fasthttp fasthttp.RequestHandler
 	nethttp  http.HandlerFunc
 }
 
-// starters start each server, in the order in which the benchmarks run. serve takes one connection; the
-// connection's end shows in its Close.
+// starters start each server, in the order in which the benchmarks run. serve serves one connection. The connection has ended when its Close is
+// called.
 var starters = []struct {
 	name  string
 	start func(handlers) (serve func(net.Conn), stop func())
@@ -53,7 +53,7 @@ const (
 
 var greetingBytes = []byte(greeting)
 
-// greet sets the fields that filo and fasthttp set by themselves, so that all send the same.
+// greet sets the header fields that filo and fasthttp set automatically, so that all servers send the same ones.
 func greet(w http.ResponseWriter) {
 	header := w.Header()
 	header["Server"] = nethttpServer
@@ -108,7 +108,7 @@ var postHandlers = handlers{
 	},
 }
 
-// headerHandlers look at three fields: the first, one in the middle, and the last.
+// headerHandlers read three header fields: the first, one in the middle, and the last.
 var headerHandlers = handlers{
 	filo: func(c *filo.Ctx) error {
 		for _, name := range lookedAt {
@@ -140,7 +140,7 @@ var headerHandlers = handlers{
 
 var lookedAt = []string{"User-Agent", "X-Forwarded-For", "X-Trace-29"}
 
-// hijacked is all that is sent on a connection that the handler took over.
+// hijacked is everything that is sent on a connection that the handler has taken over.
 var hijacked = []byte("it is mine")
 
 // hijackHandlers take the connection over, write to it themselves, and close it.

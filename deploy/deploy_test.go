@@ -50,7 +50,7 @@ func read(t *testing.T, name string) []byte {
 	return text
 }
 
-// systemd finds no fault with the units, with another program in place of the application.
+// systemd-analyze finds no mistakes in the units. Another program takes the place of the application.
 func TestUnits(t *testing.T) {
 	analyze := tool(t, "systemd-analyze")
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestUnits(t *testing.T) {
 		if err != nil && len(printed) == 0 {
 			t.Fatal(err)
 		}
-		var about []string // complaints about these files; the machine has other units
+		var about []string // messages about these files, since the machine has other units
 		for line := range strings.Lines(string(printed)) {
 			if strings.Contains(line, "app.service") || strings.Contains(line, "app.socket") {
 				about = append(about, line)
@@ -81,7 +81,7 @@ func TestUnits(t *testing.T) {
 	if said := verify(service); said != "" {
 		t.Errorf("systemd-analyze: %s", said)
 	}
-	// It finds a mistake.
+	// systemd-analyze does find a mistake.
 	if said := verify(append(service, "\n[Service]\nTimeoutStopSecs=1\n"...)); !strings.Contains(said, "TimeoutStopSecs") {
 		t.Errorf("systemd-analyze has nothing against TimeoutStopSecs: %q", said)
 	}
@@ -120,7 +120,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// manifests are the objects in kubernetes/, each decoded as its kind. A field that the kind doesn't have is an error.
+// manifests returns the objects in kubernetes/, each decoded as its kind. It fails for a field that the kind doesn't have.
 func manifests(t *testing.T) map[string]any {
 	t.Helper()
 	all := make(map[string]any)
@@ -160,7 +160,7 @@ func decode(document string) (any, error) {
 	return object, yaml.UnmarshalStrict([]byte(document), object)
 }
 
-// The manifests follow their schemas, and fit together.
+// The manifests conform to their schemas, and are consistent with each other.
 func TestKubernetes(t *testing.T) {
 	all := manifests(t)
 	deployment := all["Deployment"].(*appsv1.Deployment)
@@ -190,7 +190,7 @@ func TestKubernetes(t *testing.T) {
 			t.Errorf("the probe of %s is %+v", path, probe)
 		}
 	}
-	// The drain is longer than the probe needs to fail, and drain and shutdown together are shorter than Kubernetes waits.
+	// The drain is longer than the readiness probe takes to fail, and drain and shutdown together are shorter than Kubernetes waits.
 	ready := container.ReadinessProbe
 	if noticed := ready.PeriodSeconds*ready.FailureThreshold + ready.TimeoutSeconds; noticed >= drainSeconds(t) {
 		t.Errorf("the readiness probe needs %d s to fail, and the drain takes %d", noticed, drainSeconds(t))
@@ -201,7 +201,7 @@ func TestKubernetes(t *testing.T) {
 	if replicas := *deployment.Spec.Replicas; replicas <= budget.Spec.MaxUnavailable.IntVal {
 		t.Errorf("%d pods, of which %d may be missing", replicas, budget.Spec.MaxUnavailable.IntVal)
 	}
-	// No service has the metrics' port. Only a named namespace reaches it, and it requires a token, without which no pod starts.
+	// No service exposes the port of the metrics. Only a named namespace can reach it, and it requires a token, without which no pod starts.
 	for _, port := range service.Spec.Ports {
 		if port.TargetPort.StrVal != "http" {
 			t.Errorf("the service opens %v", port.TargetPort)
@@ -218,7 +218,7 @@ func TestKubernetes(t *testing.T) {
 	if token < 0 || container.Env[token].ValueFrom == nil || container.Env[token].ValueFrom.SecretKeyRef == nil || container.Env[token].ValueFrom.SecretKeyRef.Optional != nil {
 		t.Errorf("METRICS_TOKEN isn't from a secret that must be there: %+v", container.Env)
 	}
-	// An unknown field is found.
+	// decode does find an unknown field.
 	if _, err := decode("apiVersion: v1\nkind: Service\nspec: {port: []}\n"); err == nil || !strings.Contains(err.Error(), `"port"`) {
 		t.Errorf("got %v", err)
 	}
@@ -232,7 +232,7 @@ func manifestGrace(t *testing.T) int32 {
 	return int32(*manifests(t)["Deployment"].(*appsv1.Deployment).Spec.Template.Spec.TerminationGracePeriodSeconds)
 }
 
-// constant returns a constant of the program's, in seconds.
+// constant returns a constant of the program app, in seconds.
 func constant(t *testing.T, name string) (seconds int32) {
 	t.Helper()
 	match := regexp.MustCompile(name + ` = (\d+) \* time\.Second`).FindSubmatch(read(t, "app/main.go"))
@@ -243,7 +243,7 @@ func constant(t *testing.T, name string) (seconds int32) {
 	return seconds
 }
 
-// systemd waits longer than the program takes to end.
+// systemd waits longer than the program may take to end.
 func TestStopTime(t *testing.T) {
 	match := regexp.MustCompile(`TimeoutStopSec=(\d+)`).FindSubmatch(read(t, "systemd/app.service"))
 	if match == nil {
@@ -256,7 +256,7 @@ func TestStopTime(t *testing.T) {
 	}
 }
 
-// settings returns the lines of a unit that set something, without comments.
+// settings returns the lines of a unit, without comments and empty lines.
 func settings(text []byte) (lines []string) {
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -266,7 +266,7 @@ func settings(text []byte) (lines []string) {
 	return lines
 }
 
-// docs/OPERATIONS.md has the same units, and every setting in the documentation of contrib/restart is one of theirs.
+// docs/OPERATIONS.md has the same units. Every setting in the documentation of contrib/restart is also in these units.
 func TestUnitsInDocuments(t *testing.T) {
 	operations := string(read(t, "../docs/OPERATIONS.md"))
 	var all []string
@@ -285,7 +285,7 @@ func TestUnitsInDocuments(t *testing.T) {
 	}
 }
 
-// The service has memory for two programs, since a restart in place needs both, and descriptors for all connections.
+// The service has memory for two processes, since both run during a restart in place, and file descriptors for all connections.
 func TestMemory(t *testing.T) {
 	unit := string(read(t, "systemd/app.service"))
 	number := func(text, pattern string) (n int64) {
@@ -319,7 +319,7 @@ func promtool(t *testing.T, dir string, arguments ...string) {
 	}
 }
 
-// The scrape's configuration is valid, and has a token.
+// The scrape configuration is valid, and has a token.
 func TestScrape(t *testing.T) {
 	if !bytes.Contains(read(t, "prometheus/prometheus.yml"), []byte("authorization: {credentials_file: ")) {
 		t.Error("it brings no token")
@@ -333,16 +333,16 @@ func TestScrape(t *testing.T) {
 	promtool(t, dir, "check", "config", "--syntax-only", "prometheus.yml")
 }
 
-// The alerts are valid, and fire when they should.
+// The alerts are valid, and pass the tests of alerts_test.yml.
 func TestAlerts(t *testing.T) {
 	promtool(t, "prometheus", "check", "rules", "alerts.yml")
 	promtool(t, "prometheus", "test", "rules", "alerts_test.yml")
 }
 
-// debugPage is a page of package debug.
+// debugPage matches the path of a page of package debug.
 var debugPage = regexp.MustCompile(`/debug/[a-z/]+(?:\?debug=\d)?`)
 
-// Each alert says what to do next, by a command, a metric or a record, and docs/OPERATIONS.md has a line about it.
+// Each alert says what to do next, with a command, a metric or a log record, and docs/OPERATIONS.md has a line about the alert.
 func TestAlertsLead(t *testing.T) {
 	var rules struct {
 		Groups []struct {
@@ -367,7 +367,7 @@ func TestAlertsLead(t *testing.T) {
 		}
 		known++
 	}
-	// The pages of package debug that are named exist.
+	// The pages of package debug that the alerts and docs/OPERATIONS.md mention exist.
 	pages := slices.Concat(debugPage.FindAllString(string(read(t, "prometheus/alerts.yml")), -1), debugPage.FindAllString(operations, -1))
 	if len(pages) < 10 {
 		t.Errorf("only %q are named", pages)
@@ -377,7 +377,7 @@ func TestAlertsLead(t *testing.T) {
 	program := servertest.New(t, r.Serve)
 	for _, page := range slices.Compact(slices.Sorted(slices.Values(pages))) {
 		if strings.HasSuffix(page, "/profile") {
-			continue // it takes half a minute
+			continue // this page takes half a minute
 		}
 		if answer := program.Do(t, "GET "+page); answer.Status != 200 {
 			t.Errorf("%s, which an alert or docs/OPERATIONS.md names, answers %d", page, answer.Status)
@@ -408,7 +408,7 @@ func dashboard(t *testing.T) []panel {
 	return board.Panels
 }
 
-// Panels don't overlap, and their expressions are PromQL.
+// Panels don't overlap, and their expressions are valid PromQL.
 func TestDashboard(t *testing.T) {
 	variables := strings.NewReplacer("$__rate_interval", "5m", "$job", "app", "$instance", ".*")
 	type rule struct {

@@ -1,2 +1,2 @@
-// Package deploy has files for running a server: see README.md. It has no code but their tests, and the program in app.
+// Package deploy has files for running a server: see README.md. Its only code is the tests of these files, and the program in the folder app.
 package deploy

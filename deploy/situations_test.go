@@ -43,8 +43,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// The parts of a timeline, in scrapes: six minutes of ordinary load, twelve of the situation, and twelve after it. They are no longer,
-// since promtool evaluates all alerts at each scrape. Only the time after a start is longer, since alerts look further back for starts.
+// The parts of a timeline, in scrapes: six minutes of ordinary load, twelve minutes of the situation, and twelve minutes after it. They aren't longer
+// because promtool evaluates all alerts at each scrape. Only the time after a start is longer, since alerts look further back for starts.
 const (
 	calmBefore = 24
 	situation  = 48
@@ -55,7 +55,7 @@ const (
 // patience is how long a test waits for anything.
 const patience = time.Minute
 
-// observed is a server with the metrics of app, beside routes that bring it into situations.
+// observed is a server with the metrics of app, and with routes that bring it into situations.
 type observed struct {
 	t       *testing.T
 	server  *filo.Server
@@ -100,7 +100,7 @@ func observeRoutes(t *testing.T, server *filo.Server, routes func(*router.Router
 		return c.NoContent()
 	})
 	r.GET("/download", func(c *filo.Ctx) (err error) {
-		for part := make([]byte, 64<<10); err == nil; { // until a write fails: the client takes no more, and leaves in the end
+		for part := make([]byte, 64<<10); err == nil; { // writes until a write fails, because the client reads nothing and finally leaves
 			_, err = c.Stream().Write(part)
 		}
 		return err
@@ -178,7 +178,7 @@ func (o *observed) scrape(ready ...string) *scrape {
 	}
 }
 
-// do asks for a path and returns the status, 0 if there is no answer.
+// do requests a path and returns the status, or 0 if there is no answer.
 func (o *observed) do(path string) int {
 	response, err := o.client.Get("http://" + o.address + path)
 	if err != nil {
@@ -189,7 +189,7 @@ func (o *observed) do(path string) int {
 	return response.StatusCode
 }
 
-// ask asks n times for a path, one after the other, and expects a status.
+// ask requests a path n times, one after the other, and expects a status.
 func (o *observed) ask(n int, path string, status int) {
 	o.t.Helper()
 	for range n {
@@ -199,7 +199,8 @@ func (o *observed) ask(n int, path string, status int) {
 	}
 }
 
-// together asks n times at once for a path that is held, and returns a function that releases these requests and waits for their answers.
+// together sends n simultaneous requests for a path whose handler blocks. It returns a function that releases these requests and waits for their
+// answers.
 func (o *observed) together(n int, path string) (release func()) {
 	answered := make(chan struct{}, n)
 	for range n {
@@ -219,7 +220,7 @@ func (o *observed) together(n int, path string) (release func()) {
 	}
 }
 
-// idle is a scrape in which no handler runs.
+// idle waits until no handler runs, and returns a scrape.
 func (o *observed) idle() *scrape {
 	o.t.Helper()
 	return o.scrape(`http_requests_in_flight 0`)
@@ -233,12 +234,12 @@ func (o *observed) calm() (from, to *scrape) {
 	return from, o.idle()
 }
 
-// during makes a timeline: ordinary load, steps of the situation that f brings about, and ordinary load again. f returns the scrapes before
-// and after it.
+// during returns a timeline: ordinary load, then the given number of steps of the situation that f creates, and ordinary load again. f returns the
+// scrapes before and after the situation.
 func (o *observed) during(steps int, f func() (from, to *scrape)) *timeline {
 	o.t.Helper()
 	l := newTimeline()
-	o.ask(1, "/", 200) // so that the series are there
+	o.ask(1, "/", 200) // so that the series exist
 	from, to := o.calm()
 	l.scraped(from, to, calmBefore)
 	from, to = f()
@@ -248,7 +249,7 @@ func (o *observed) during(steps int, f func() (from, to *scrape)) *timeline {
 	return l
 }
 
-// load is during for a load that has ended before the second scrape.
+// load is during for a situation that is a load, which f finishes before the second scrape.
 func (o *observed) load(steps int, f func()) *timeline {
 	o.t.Helper()
 	return o.during(steps, func() (from, to *scrape) {
@@ -258,8 +259,8 @@ func (o *observed) load(steps int, f func()) *timeline {
 	})
 }
 
-// with keeps n connections open in all the steps, which begin when the metrics show these connections. At the end it closes them, and calls
-// gone.
+// with returns a timeline in which n connections stay open during all steps. The steps begin when the metrics show these connections. At the end it
+// closes the connections, and calls gone.
 func (o *observed) with(steps, n int, request, shown string, gone func()) *timeline {
 	return o.during(steps, func() (from, to *scrape) {
 		from = o.idle()
@@ -276,13 +277,13 @@ func (o *observed) with(steps, n int, request, shown string, gone func()) *timel
 	})
 }
 
-// raw sends bytes, and returns the connection.
+// raw opens a connection, sends text, and returns the connection.
 func (o *observed) raw(text string) net.Conn {
 	o.t.Helper()
 	return o.rawFrom("127.0.0.1", text)
 }
 
-// rawFrom is raw for a client of that address.
+// rawFrom is raw for a client with that address.
 func (o *observed) rawFrom(address, text string) net.Conn {
 	o.t.Helper()
 	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 0))}
@@ -297,7 +298,7 @@ func (o *observed) rawFrom(address, text string) net.Conn {
 	return conn
 }
 
-// rawEnd sends bytes, and waits until the server has closed the connection.
+// rawEnd is raw, but waits until the server has closed the connection.
 func (o *observed) rawEnd(text string) {
 	o.t.Helper()
 	conn := o.raw(text)
@@ -308,7 +309,7 @@ func (o *observed) rawEnd(text string) {
 // slowly is a duration that counts as slow for the alerts: more than the second in FiloSlow.
 const slowly = 1100 * time.Millisecond
 
-// situations are what happens to servers, and the alerts that fire then. In a situation that doesn't name an alert, it doesn't fire.
+// situations lists situations of servers, and the alerts that fire in each. Alerts that a situation doesn't list must not fire in it.
 var situations = map[string]struct {
 	happens func(t *testing.T) *timeline
 	alerts  []string
@@ -401,7 +402,7 @@ var situations = map[string]struct {
 		o := observe(t, &filo.Server{MaxConnsPerIP: 5})
 		return o.load(situation, func() {
 			var held []net.Conn
-			for range 4 { // the fifth connection is that of the test's own client
+			for range 4 { // the test's own client has the fifth connection
 				conn := o.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 				conn.Read(make([]byte, 1))
 				held = append(held, conn)
@@ -441,7 +442,7 @@ var situations = map[string]struct {
 	}, []string{"FiloClientHogs"}},
 	"a proxy has the connections of all": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{MaxConns: 100})
-		return o.crowded(map[string]int{"127.0.0.2": 80, "127.0.0.3": 2, "127.0.0.4": 2}, nil) // with two probers
+		return o.crowded(map[string]int{"127.0.0.2": 80, "127.0.0.3": 2, "127.0.0.4": 2}, nil) // two other clients are probers
 	}, nil},
 	"one client takes most places": {func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{Concurrency: 20})
@@ -580,11 +581,11 @@ var situations = map[string]struct {
 
 	"the memory is nearly used up":   {remembering(128, 0, 0, 0.95, heap), []string{"FiloMemory"}},
 	"half of the memory is used":     {remembering(128, 0, 0, 0.5, heap, resident), nil},
-	"garbage fills the memory":       {remembering(128, 128, 0, 0.95, resident), nil}, // as it may
+	"garbage fills the memory":       {remembering(128, 128, 0, 0.95, resident), nil}, // garbage may fill it
 	"memory beside Go's is too much": {remembering(0, 0, 128, 1.3, resident), []string{"FiloMemory"}},
 }
 
-// overloaded refuses n requests in each step, beside 52 that are answered.
+// overloaded is a situation in which the server refuses n requests in each step, and answers 52.
 func overloaded(steps, n int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{Concurrency: 2})
@@ -592,7 +593,7 @@ func overloaded(steps, n int) func(*testing.T) *timeline {
 			o.ask(50, "/", 200)
 			release := o.together(2, "/hold")
 			o.scrape(`http_requests_in_flight 2`)
-			for range n { // to a route that takes a place: requests to a quick route are answered nevertheless
+			for range n { // to a route whose handler occupies a place, since requests to a quick route would be answered
 				o.rawEnd("GET /hold HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 			}
 			release()
@@ -600,7 +601,7 @@ func overloaded(steps, n int) func(*testing.T) *timeline {
 	}
 }
 
-// standing is a scrape while three requests wait in the queue.
+// standing returns a scrape made while three requests wait in the queue.
 func (o *observed) standing() *scrape {
 	o.t.Helper()
 	release := o.together(5, "/hold")
@@ -617,7 +618,7 @@ func queued(steps int) func(*testing.T) *timeline {
 	}
 }
 
-// asking asks in each step for a path, beside 100 requests that are answered.
+// asking is a situation in which clients request a path n times in each step, and get 100 other requests answered.
 func asking(steps int, path string, n int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
@@ -630,7 +631,7 @@ func asking(steps int, path string, n int) func(*testing.T) *timeline {
 	}
 }
 
-// proxied sends n connections without a header of the PROXY protocol in each step. The test's own client sends one.
+// proxied is a situation in which n connections in each step lack the header of the PROXY protocol. The test's own client sends the header.
 func proxied(steps, n int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		server := &filo.Server{}
@@ -652,7 +653,7 @@ func proxied(steps, n int) func(*testing.T) *timeline {
 	}
 }
 
-// failingListener fails as often as a test says, as if there were no descriptors.
+// failingListener fails once for each value in failures, as if there were no file descriptors left.
 type failingListener struct {
 	net.Listener
 	failures, failed chan struct{}
@@ -668,7 +669,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// acceptFailing fails to accept n times in each step.
+// acceptFailing is a situation in which Accept fails n times in each step.
 func acceptFailing(steps, n int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		server := &filo.Server{}
@@ -684,7 +685,7 @@ func acceptFailing(steps, n int) func(*testing.T) *timeline {
 			for range n {
 				listener.failures <- struct{}{}
 			}
-			conn, err := net.Dial("tcp", inner.Addr().String()) // the accept that waits takes it
+			conn, err := net.Dial("tcp", inner.Addr().String()) // the Accept that waits accepts this connection
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -697,7 +698,7 @@ func acceptFailing(steps, n int) func(*testing.T) *timeline {
 	}
 }
 
-// crowded makes a timeline in which clients have so many connections each, while happens is called.
+// crowded returns a timeline in which each client has the given number of connections, while happens is called.
 func (o *observed) crowded(clients map[string]int, happens func()) *timeline {
 	o.t.Helper()
 	return o.during(situation, func() (from, to *scrape) {
@@ -722,17 +723,17 @@ func (o *observed) crowded(clients map[string]int, happens func()) *timeline {
 	})
 }
 
-// held has n requests that are in a state for all the steps.
+// held is a situation in which n requests are in a state during all steps.
 func held(steps, n int, request, state string) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
 		shown := fmt.Sprintf(`filo_requests_running\{route="[A-Z]+ /[a-z]+",state=%q\} %d`, state, n)
-		return o.with(steps, n, request, shown, func() { close(o.held) }) // a handler would go on for some seconds when its client has gone
+		return o.with(steps, n, request, shown, func() { close(o.held) }) // otherwise a handler would continue for some seconds after its client has left
 	}
 }
 
-// draining shuts down a server with a handler that doesn't end. Meanwhile it is scraped as often as scrapes says; then its process is gone,
-// and a new one comes.
+// draining is a situation in which a server with a handler that doesn't end shuts down. During the shutdown it is scraped scrapes times. Then its
+// process is gone, and a new one starts.
 func draining(scrapes int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{GracePeriod: time.Duration(graceSeconds(t)) * time.Second})
@@ -756,16 +757,16 @@ func draining(scrapes int) func(*testing.T) *timeline {
 	}
 }
 
-// drainScrapes is how often a draining program is scraped at least before systemd kills it.
+// drainScrapes is the minimum number of scrapes of a draining program before systemd kills it.
 const drainScrapes = 2
 
-// The shipped files leave FiloDrainTooLong the time to fire: at its last scrape, a drain is old enough for the alert.
+// The shipped files give FiloDrainTooLong enough time to fire: at the last scrape before the kill, a drain is old enough for the alert.
 func TestDrainAlertCanFire(t *testing.T) {
 	var killed int32
 	fmt.Sscan(string(regexp.MustCompile(`TimeoutStopSec=(\d+)`).FindSubmatch(read(t, "systemd/app.service"))[1]), &killed)
 	manifest := manifestGrace(t)
 	for name, seconds := range map[string]int32{"systemd": killed, "Kubernetes": manifest} {
-		// The server's drain begins when the program has waited for balancers. A scrape comes at any time in its interval.
+		// The server's drain begins after the program has waited for balancers. The time of a scrape within its interval is arbitrary.
 		lasts := seconds - drainSeconds(t)
 		if scrapes := lasts / scrapeSeconds; scrapes < drainScrapes {
 			t.Errorf("%s kills a program %d s after its drain has begun: %d scrapes", name, lasts, scrapes)
@@ -782,7 +783,7 @@ func TestDrainAlertCanFire(t *testing.T) {
 	}
 }
 
-// vanishing makes a timeline that begins with ordinary load and is continued by f.
+// vanishing is a situation whose timeline begins with ordinary load, and is continued by f.
 func vanishing(f func(l *timeline, from, to *scrape)) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{})
@@ -795,7 +796,7 @@ func vanishing(f func(l *timeline, from, to *scrape)) func(*testing.T) *timeline
 	}
 }
 
-// started returns a scrape of a process that has started later.
+// started returns a copy of a scrape in which the process started later.
 func started(s *scrape, seconds int) *scrape {
 	later := *s
 	later.values = make(map[string]float64)
@@ -808,7 +809,8 @@ func started(s *scrape, seconds int) *scrape {
 	return &later
 }
 
-// certified serves a certificate that is valid for the given time. With spoiled its file is replaced by one that can't be used.
+// certified is a situation in which a server has a certificate that is valid for the given time. With spoiled, the certificate's file is replaced
+// with an unusable one.
 func certified(valid time.Duration, spoiled bool) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		pair := issue(t, valid)
@@ -822,7 +824,7 @@ func certified(valid time.Duration, spoiled bool) func(*testing.T) *timeline {
 		from, to := o.calm()
 		if spoiled {
 			l.scraped(from, to, calmBefore)
-			if err := os.Rename(fresh.Cert, pair.Cert); err != nil { // without its key
+			if err := os.Rename(fresh.Cert, pair.Cert); err != nil { // the new certificate, but not its key
 				t.Fatal(err)
 			}
 			if store.Reload() == nil {
@@ -861,7 +863,7 @@ func issue(t *testing.T, valid time.Duration) certs.Pair {
 	return pair
 }
 
-// storing limits requests by a redis-server, to which something happens.
+// storing is a situation of a server that limits requests with the help of a redis-server, to which something happens.
 func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		dir, err := os.MkdirTemp("", "redis") // the path of a socket must be short
@@ -882,7 +884,7 @@ func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) 
 			return command
 		}
 		command := start()
-		logging.Disable() // go-redis logs much about a Redis that is gone
+		logging.Disable() // go-redis logs a lot about a Redis that is gone
 		admin := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
 		t.Cleanup(func() { admin.Close() })
 		for end := time.Now().Add(patience); admin.Ping(t.Context()).Err() != nil; time.Sleep(time.Millisecond) {
@@ -916,8 +918,8 @@ func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) 
 // The memory of Go's heap, and of the process, which has several times as much under the race detector.
 const heap, resident = "go_memstats_heap_alloc_bytes{}", "process_resident_memory_bytes{}"
 
-// remembering is a process with so many MiB of live memory, of garbage, and of memory outside of Go. Its GOMEMLIMIT is set so that the
-// largest of the series is the given part of the limit.
+// remembering is a situation in which the process has the given MiB of live memory, of garbage, and of memory outside of Go's. GOMEMLIMIT is set so
+// that the largest of the series is the given part of the limit.
 func remembering(live, garbage, outside int, part float64, series ...string) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		debug.FreeOSMemory()
@@ -947,7 +949,7 @@ func remembering(live, garbage, outside int, part float64, series ...string) fun
 	}
 }
 
-// touched writes to each page of memory, and so makes it resident.
+// touched writes to each page of memory, which makes the memory resident.
 func touched(memory []byte) []byte {
 	for i := 0; i < len(memory); i += 4096 {
 		memory[i] = 1
@@ -955,8 +957,8 @@ func touched(memory []byte) []byte {
 	return memory
 }
 
-// Each alert fires in its situation, as a real server reports it, and neither in another one, nor before the situation begins, nor after it
-// is over.
+// Each alert fires in its situation, with the metrics of a real server. It fires neither in other situations, nor before its situation begins, nor
+// after it has ended.
 func TestSituations(t *testing.T) {
 	tool(t, "promtool")
 	fires := make(map[string]int)
@@ -974,7 +976,7 @@ func TestSituations(t *testing.T) {
 			}
 			conditions := []promtoolCondition{firing(job, 60, l.steps-1, s.alerts...)}
 			switch {
-			case strings.HasPrefix(name, "a certificate"): // its situation lasts for the whole timeline
+			case strings.HasPrefix(name, "a certificate"): // this situation lasts for the whole timeline
 			case strings.HasPrefix(name, "Redis"), strings.HasPrefix(name, "a new certificate"): // these situations don't end
 				conditions = append(conditions, firing(job, 10, calmBefore-1))
 			default:
@@ -991,7 +993,7 @@ func TestSituations(t *testing.T) {
 	}
 }
 
-// alertNames are the names of the alerts in alerts.yml.
+// alertNames returns the names of the alerts in alerts.yml.
 func alertNames(t *testing.T) (names []string) {
 	t.Helper()
 	for _, match := range regexp.MustCompile(`- alert: (\w+)`).FindAllSubmatch(read(t, "prometheus/alerts.yml"), -1) {

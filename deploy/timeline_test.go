@@ -21,7 +21,7 @@ import (
 type scrape struct {
 	at       time.Time
 	values   map[string]float64
-	counters map[string]bool // the series that only rise
+	counters map[string]bool // the series that are counters
 }
 
 var (
@@ -29,7 +29,7 @@ var (
 	exposedLabel = regexp.MustCompile(`[a-z_]+="(?:[^"\\]|\\.)*"`)
 )
 
-// parseScrape reads Prometheus's text, of which it keeps the metrics that the alerts name.
+// parseScrape parses text in Prometheus's format, and keeps the metrics that the alerts mention.
 func parseScrape(t *testing.T, text string, at time.Time) *scrape {
 	t.Helper()
 	s := &scrape{at, make(map[string]float64), make(map[string]bool)}
@@ -45,7 +45,7 @@ func parseScrape(t *testing.T, text string, at time.Time) *scrape {
 		}
 		var known []string
 		for _, label := range exposedLabel.FindAllString(labels, -1) {
-			if !strings.HasSuffix(label, `=""`) { // Prometheus drops an empty one
+			if !strings.HasSuffix(label, `=""`) { // Prometheus drops empty labels
 				known = append(known, label)
 			}
 		}
@@ -56,7 +56,7 @@ func parseScrape(t *testing.T, text string, at time.Time) *scrape {
 	return s
 }
 
-// alertedMetrics returns the names of metrics in the alerts.
+// alertedMetrics returns the names of the metrics in the alerts.
 var alertedMetrics = sync.OnceValue(func() (names []string) {
 	text, err := os.ReadFile("prometheus/alerts.yml")
 	if err != nil {
@@ -67,20 +67,20 @@ var alertedMetrics = sync.OnceValue(func() (names []string) {
 	return slices.Compact(names)
 })
 
-// alertedJob is the job that alerts.yml has alerts for.
+// alertedJob is the job to which the alerts in alerts.yml apply.
 const alertedJob = "app"
 
 // scrapeSeconds is the time between two scrapes in a timeline.
 const scrapeSeconds = 15
 
-// timeline has what Prometheus sees of servers of the job, one value for each scrape.
+// timeline has the series that Prometheus scrapes from servers of the job, with one value for each scrape.
 type timeline struct {
 	steps  int
-	series map[string][]string // by the name with all labels
+	series map[string][]string // by the series' name with all labels
 	absent bool                // there were steps in which the instance was no target
-	last   map[string]float64  // of counters
-	times  map[float64]float64 // points in real time, and where they lie in the timeline
-	start  time.Time           // of the first scrape
+	last   map[string]float64  // the last values of counters
+	times  map[float64]float64 // maps points in real time to points in the timeline
+	start  time.Time           // the time of the first scrape
 }
 
 func newTimeline() *timeline {
@@ -104,7 +104,8 @@ func (l *timeline) put(series, value string) {
 	l.series[series] = append(values, value)
 }
 
-// scraped adds steps with the values of the scrape to. In each step, counters rise by the difference between the scrapes from and to.
+// scraped adds steps with the values of the scrape to. In each step, counters rise by the difference between the scrapes from and to. Other metrics
+// have the value of to.
 func (l *timeline) scraped(from, to *scrape, steps int) {
 	if l.start.IsZero() {
 		l.start = from.at
@@ -118,7 +119,7 @@ func (l *timeline) scraped(from, to *scrape, steps int) {
 				l.last[name] += value - from.values[series]
 				value = l.last[name]
 			case strings.HasPrefix(series, "filo_requests_running_oldest_seconds"):
-				value += float64(l.steps*scrapeSeconds) - begun // the request is the same
+				value += float64(l.steps*scrapeSeconds) - begun // the same request runs in all steps, so its age grows
 			case strings.Contains(series, "_start_time_seconds") || strings.Contains(series, "_not_after_seconds"):
 				value = l.point(value, to.at)
 			}
@@ -129,8 +130,8 @@ func (l *timeline) scraped(from, to *scrape, steps int) {
 	}
 }
 
-// point returns the place of a point in real time, in seconds since 1970, on the timeline, which begins in 1970 for promtool. The point has
-// the same place in all steps.
+// point converts a point in real time, in seconds since 1970, to the timeline, which begins in 1970 for promtool. A point is converted once, so it is
+// the same in all steps.
 func (l *timeline) point(seconds float64, now time.Time) float64 {
 	at, known := l.times[seconds]
 	if !known {
@@ -176,7 +177,7 @@ func (l *timeline) restarted() {
 	clear(l.times)
 }
 
-// other adds a second instance that can be scraped in all steps.
+// other adds a second instance, which can be scraped in all steps.
 func (l *timeline) other() {
 	l.series[labeled("up", "b")] = slices.Repeat([]string{"1"}, l.steps)
 }
@@ -211,7 +212,7 @@ type promtoolSample struct {
 	Value  float64 `json:"value"`
 }
 
-// firing is the condition that the alerts of a job, and no others, have fired in the minutes before a step.
+// firing returns the condition that exactly these alerts of a job have fired in the given number of minutes before a step.
 func firing(job string, minutes, step int, alerts ...string) promtoolCondition {
 	samples := []promtoolSample{}
 	for _, alert := range slices.Compact(slices.Sorted(slices.Values(alerts))) {
@@ -223,9 +224,9 @@ func firing(job string, minutes, step int, alerts ...string) promtoolCondition {
 	}
 }
 
-// judgement collects several situations for promtool to judge at once, which takes a third of the time. Each is a job of its own, and an
-// alert about a job depends on no other job. The exception is an alert that there is nothing to scrape, so timelines in which a target is
-// gone have a run of their own.
+// judgement collects several situations for one run of promtool, which takes a third of the time. Each situation is a separate job, since an alert
+// about a job doesn't depend on other jobs. The exception is the alert that there is no target to scrape, so timelines in which a target is gone have
+// a separate run.
 type judgement struct {
 	promtoolCase
 }
@@ -238,7 +239,7 @@ func (j *judgement) add(l *timeline, job string, conditions ...promtoolCondition
 	j.Expressions = append(j.Expressions, conditions...)
 }
 
-// check lets promtool judge by alerts.yml. Its alerts are about one job; with all, they are changed to be about every job.
+// check runs promtool with the rules of alerts.yml, which apply to one job. If all is set, check changes the rules so that they apply to every job.
 func (j *judgement) check(t *testing.T, all bool) {
 	t.Helper()
 	rules := read(t, "prometheus/alerts.yml")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// decisions are names of the root package that stand for decisions, each taken in one place, with the functions that may use them. Another
-// use is mostly a second place for the same decision, and belongs in the first place.
+// decisions lists decisions of the root package that are each made in one place: the names that such a decision uses, and the functions that may use
+// them. Any other use most likely makes the same decision in a second place. It should move to the first place.
 var decisions = []struct {
 	what  string
 	names []string // of functions, methods and constants
@@ -20,12 +20,12 @@ var decisions = []struct {
 }{
 	{"where a handler runs", []string{"mayStay", "queueUp"}, []string{
 		"scratch.admit",
-		"carried.enterServer", // here no loop has read the request
-		"carried.queueUp",     // the request around a part queues up for it
+		"carried.enterServer", // another server has read the request, not a loop
+		"carried.queueUp",     // the outer request queues up for its part
 	}},
 	{"how a connection ends", []string{"StateClosed"}, []string{"conn.endConnBy"}},
 	{"how a parked connection is served", []string{"serveBy"}, []string{"loopConn.parkedTurn", "ParkedConn.run",
-		"http2Exchange.endHandler", "parkedOwner.Serve", // for a stream, first when its handler returns, then when it is woken
+		"http2Exchange.endHandler", "parkedOwner.Serve", // for a stream: endHandler when its handler returns, later Serve when the stream is woken
 	}},
 	{"what the driver means to the protocol", []string{"keepsWorker"}, []string{
 		"conn.queueUp", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The modules of the repository support the same versions of Go, and are built by the same toolchain, whose standard library has the
-// security fixes. The pages that name the oldest supported version name the same one.
+// The modules of the repository support the same versions of Go, and are built by the same toolchain, whose standard library has the security fixes.
+// Pages that mention the oldest supported version mention that of the modules.
 func TestModulesNameOneGo(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"../go.mod", "../*/go.mod", "../*/*/go.mod"} {

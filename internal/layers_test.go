@@ -9,7 +9,7 @@ import (
 
 const module = "github.com/filohttp/filo"
 
-// layers are the packages below the root, lowest first. Each may import only those packages of this module that stand before it.
+// layers are the packages below the root, lowest first. Each may import only the packages of this module that come before it in the list.
 var layers = []string{
 	"internal/apart",
 	"internal/version",
@@ -50,7 +50,7 @@ var layers = []string{
 	"internal/loop",
 }
 
-// The packages below the root know nothing of it, nor of a layer above them.
+// The packages below the root import neither the root nor a layer above them.
 func TestLayers(t *testing.T) {
 	for i, layer := range layers {
 		out, err := exec.Command("go", "list", "-deps", module+"/"+layer).Output()

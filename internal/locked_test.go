@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A method whose name ends in Locked is called with its receiver's lock held: it begins by asserting this (see race.Mutex). The test checks
+// A method whose name ends in Locked must be called with its receiver's lock held, and must begin by asserting that (see race.Mutex). The test checks
 // the root and the packages below it.
 func TestLockedMethodsAssert(t *testing.T) {
 	folders := []string{".."}

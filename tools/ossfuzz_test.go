@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// OSS-Fuzz gets every fuzz target of every module.
+// OSS-Fuzz runs every fuzz target of every module.
 func TestFuzzTargets(t *testing.T) {
 	var want []string
 	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Values in log records look the same in text and in JSON, as strings, numbers, truth values and errors do. In JSON a time.Duration is a
-// number without a unit, a named number such as an enumeration loses its name, and a struct has another form. The test is about the code
-// that users run.
+// Values in log records look the same in text and in JSON, as strings, numbers, booleans and errors do. Others don't: in JSON a time.Duration is a
+// number without a unit, a named number such as an enumeration loses its name, and a struct has another form. The test covers the code that users
+// run.
 func TestLoggedValues(t *testing.T) {
 	modules := []string{"..", "../deploy"}
 	contrib, err := filepath.Glob("../contrib/*/go.mod")
@@ -33,7 +33,7 @@ func TestLoggedValues(t *testing.T) {
 		if len(patterns) == 0 {
 			continue
 		}
-		// Of dependencies only the types are needed, which the compiler's export data have.
+		// For dependencies only the types are needed, which are in the compiler's export data.
 		all, err := packages.Load(&packages.Config{Dir: module, Mode: packages.NeedName | packages.NeedCompiledGoFiles | packages.NeedImports |
 			packages.NeedExportFile | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo}, patterns...)
 		if err != nil {
@@ -55,7 +55,7 @@ func TestLoggedValues(t *testing.T) {
 	}
 }
 
-// withLogs returns the packages of a module that use package slog, as patterns: to load all takes minutes.
+// withLogs returns patterns for the packages of a module that use package slog. Loading all packages would take minutes.
 func withLogs(t *testing.T, module string) (patterns []string) {
 	t.Helper()
 	err := filepath.WalkDir(module, func(name string, entry fs.DirEntry, err error) error {
@@ -82,8 +82,8 @@ func withLogs(t *testing.T, module string) (patterns []string) {
 	return patterns
 }
 
-// loggedValues returns how many values in log records a package has, and which of them aren't the same in both formats. Such values are
-// arguments of package slog's functions and of a *slog.Logger's methods, and elements of each []any that has names as arguments have them.
+// loggedValues returns how many values for log records a package has, and which of them don't look the same in both formats. It finds them in the
+// arguments of package slog's functions and of a *slog.Logger's methods, and in each []any that alternates names and values.
 func loggedValues(p *packages.Package) (checked int, faults []string) {
 	if p.Imports["log/slog"] == nil {
 		return 0, nil
@@ -98,7 +98,7 @@ func loggedValues(p *packages.Package) (checked int, faults []string) {
 	pairs := func(list []ast.Expr) {
 		for len(list) > 1 {
 			if key := p.TypesInfo.Types[list[0]]; key.Value == nil || !types.Identical(key.Type.Underlying(), types.Typ[types.String]) {
-				list = list[1:] // it isn't a name, but a nested list or a slog.Attr
+				list = list[1:] // list[0] isn't a name, but a nested list or a slog.Attr
 				continue
 			}
 			check(list[0], list[1])
@@ -123,7 +123,7 @@ func loggedValues(p *packages.Package) (checked int, faults []string) {
 	return checked, faults
 }
 
-// firstLogged returns the index of the first argument of a call that is, or may be, the name of a value in a log record; -1 if there is none.
+// firstLogged returns the index of the first argument of a call that is, or may be, the name of a value in a log record, or -1 if there is none.
 func firstLogged(p *packages.Package, call *ast.CallExpr) int {
 	var name *ast.Ident
 	switch f := ast.Unparen(call.Fun).(type) {
@@ -168,13 +168,13 @@ func sameInBoth(t types.Type) bool {
 	if methods := types.NewMethodSet(t); methods.Lookup(nil, "LogValue") != nil {
 		return true
 	} else if _, isInterface := t.Underlying().(*types.Interface); isInterface {
-		return methods.Lookup(nil, "Error") != nil || isAny(t) // what LoggedError returns, or a parameter that is checked where it is passed
+		return methods.Lookup(nil, "Error") != nil || isAny(t) // a result of LoggedError, or a parameter, whose argument is checked in the call
 	}
 	basic, ok := types.Unalias(t).(*types.Basic)
 	return ok && basic.Info()&(types.IsBoolean|types.IsNumeric|types.IsString) != 0
 }
 
-// The check finds values that don't look the same.
+// loggedValues finds values that don't look the same.
 func TestLoggedValuesFindsSome(t *testing.T) {
 	const source = `package p
 import ("log/slog"; "time"; "errors")

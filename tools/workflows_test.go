@@ -15,8 +15,8 @@ var (
 	pinned = regexp.MustCompile(`^ ([\w.-]+/[\w./-]+)@([0-9a-f]{40}) # (v[0-9]+(?:\.[0-9]+)*)$`)
 )
 
-// unpinned returns what is wrong with the actions that a workflow uses. revisions has the revision of each action's repository, which is the
-// same in all workflows: dependabot moves them together.
+// unpinned returns how many actions a workflow uses, and what is wrong with them. revisions maps each action's repository to its revision, which must
+// be the same in all workflows, since dependabot updates them together.
 func unpinned(workflow string, revisions map[string]string) (found int, faults []string) {
 	for _, match := range uses.FindAllStringSubmatch(workflow, -1) {
 		found++
@@ -35,8 +35,8 @@ func unpinned(workflow string, revisions map[string]string) (found int, faults [
 	return found, faults
 }
 
-// Each workflow names actions by a commit's hash, since a tag can be moved to other code. It gives its jobs the right to read and no other; a
-// job that needs more says so itself.
+// Each workflow names actions by a commit's hash, since a tag can be moved to other code. It gives its jobs only the permission to read. A job that
+// needs more permissions declares them itself.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob("../.github/workflows/*")
 	if err != nil || len(files) == 0 {
@@ -79,7 +79,7 @@ func TestUnpinned(t *testing.T) {
 	}
 }
 
-// Dependabot looks into every module and every image.
+// Dependabot checks every module and every image.
 func TestDependabot(t *testing.T) {
 	text, err := os.ReadFile("../.github/dependabot.yml")
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 
 const columns = "id, name, category, price, quantity, active, tags, rating_score, rating_count"
 
-// database has the benchmark's tables. pool is nil if there is none.
+// database gives access to the benchmark's tables. pool is nil if there is no database.
 type database struct{ pool *pgxpool.Pool }
 
-// openDatabase prepares up to most connections, which are opened when they are needed.
+// openDatabase prepares a pool of up to most connections, which are opened when they are first needed.
 func openDatabase(ctx context.Context, url, most string) (*database, error) {
 	d := new(database)
 	if url == "" {
@@ -47,7 +47,7 @@ func (d *database) close() {
 
 var errNoDatabase = filo.Error(503, "there is no database")
 
-// inRange answers with items of a range of prices. Without a database there are none.
+// inRange answers with the items in a range of prices, or with none if there is no database.
 func (d *database) inRange(c *filo.Ctx) error {
 	in := struct {
 		Min   int `query:"min"`
@@ -68,7 +68,7 @@ func (d *database) inRange(c *filo.Ctx) error {
 	return answerWith(c, items)
 }
 
-// query returns what a query has found.
+// query returns the rows that a query has found.
 func query[T any](ctx context.Context, d *database, scan pgx.RowToFunc[T], sql string, arguments ...any) ([]T, error) {
 	if d.pool == nil {
 		return nil, errNoDatabase
@@ -80,7 +80,7 @@ func query[T any](ctx context.Context, d *database, scan pgx.RowToFunc[T], sql s
 	return pgx.CollectRows(rows, scan)
 }
 
-// fortune is a row of the table of that name.
+// fortune is a row of the table fortune.
 type fortune struct {
 	ID      int
 	Message string

@@ -1,4 +1,4 @@
-// Command httparena serves the test profiles of HttpArena that a server without proxies and gRPC takes part in.
+// Command httparena serves those test profiles of HttpArena that need neither a proxy nor gRPC.
 package main
 
 import (
@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// options say what is served and where.
+// options say where the data, the certificates and the database are, and how to listen.
 type options struct {
 	data, certs      string
 	url, connections string // of the database
@@ -92,7 +92,7 @@ func (o *options) run(ctx context.Context) error {
 	return running.Wait()
 }
 
-// newServers returns the servers by address. Each protocol has its port.
+// newServers returns the servers by address. Each protocol has a separate port.
 func newServers(r *router.Router) map[string]*filo.Server {
 	return map[string]*filo.Server{
 		":8080": {Handler: r.Serve, HTTP2: filo.HTTP2Options{Disabled: true}},
@@ -102,7 +102,7 @@ func newServers(r *router.Router) map[string]*filo.Server {
 	}
 }
 
-// onlyHTTP2 refuses requests of HTTP/1.1.
+// onlyHTTP2 refuses HTTP/1.1 requests.
 func onlyHTTP2(next filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if c.Request.Proto() != "HTTP/2.0" {
@@ -112,7 +112,7 @@ func onlyHTTP2(next filo.Handler) filo.Handler {
 	}
 }
 
-// newPages returns the templates, whose folder is in the program.
+// newPages returns the templates, which are embedded in the program.
 func newPages() (*templates.Templates, error) {
 	folder, err := fs.Sub(views, "views")
 	if err != nil {
@@ -130,7 +130,7 @@ func newRouter(data string, db *database) (*router.Router, error) {
 	if err := json.Unmarshal(text, &dataset); err != nil {
 		return nil, err
 	}
-	// The rules want files that are read for each request.
+	// The benchmark's rules require that files are read for each request.
 	files, err := static.Dir(filepath.Join(data, "static"), static.Options{Precompressed: true, CacheBytes: -1})
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func newRouter(data string, db *database) (*router.Router, error) {
 	return r, nil
 }
 
-// sum adds the parameters a and b and the body, if there is one.
+// sum answers with the sum of the parameters a and b and of the body, if there is one.
 func sum(c *filo.Ctx) error {
 	var in struct {
 		A int `query:"a"`
@@ -179,10 +179,10 @@ func sum(c *filo.Ctx) error {
 	return c.Text(200, strconv.Itoa(n))
 }
 
-// maxDelay is in milliseconds. The benchmark asks for 10, its checks for up to 500.
+// maxDelay is the longest delay, in milliseconds. The benchmark requests 10, its checks up to 500.
 const maxDelay = 10_000
 
-// delay answers after as many milliseconds as the path has.
+// delay answers after the number of milliseconds in the path.
 func delay(c *filo.Ctx) error {
 	var in struct {
 		Milliseconds int `path:"ms"`
@@ -239,7 +239,7 @@ func answerWith[T any](c *filo.Ctx, items []T) error {
 
 type dataset []item
 
-// priced answers with the first items, and what they cost together.
+// priced answers with the first items and their total prices.
 func (d dataset) priced(c *filo.Ctx) error {
 	in := struct {
 		Count int `path:"count"`

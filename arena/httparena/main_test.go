@@ -27,14 +27,14 @@ const testDataset = `[
 	{"id": 2, "name": "Two", "category": "tools", "price": 2, "quantity": 5, "active": false, "tags": [], "rating": {"score": 1, "count": 2}}
 ]`
 
-// started is the program, running.
+// started is the running program.
 type started struct {
 	t      *testing.T
-	addrs  map[string]string // by the address that the program asks for
+	addrs  map[string]string // the actual addresses, by those on which the program wants to listen
 	client http.Client
 }
 
-// start starts the program with a database, if there is a URL of one.
+// start starts the program, with a database if its URL isn't empty.
 func start(t *testing.T, database string) *started {
 	dir := t.TempDir()
 	write := func(name string, text []byte) {
@@ -93,7 +93,7 @@ func start(t *testing.T, database string) *started {
 	return s
 }
 
-// do makes a request, and returns the answer's protocol, status, one field and body.
+// do makes a request, and returns the answer's protocol, status, one header field and body.
 func (s *started) do(client *http.Client, method, target, body, field string, fields ...string) string {
 	s.t.Helper()
 	scheme, rest, _ := strings.Cut(target, "://")
@@ -175,7 +175,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// testDatabase makes a schema in the database of DATABASE_URL, and returns a URL for it.
+// testDatabase creates a schema in the database of DATABASE_URL, and returns a URL for the schema.
 func testDatabase(t *testing.T, tables string) string {
 	database := os.Getenv("DATABASE_URL")
 	if database == "" {

@@ -16,14 +16,15 @@ var (
 	cppProto []byte
 )
 
-// nameCpp is the server by gRPC's C++ library.
+// nameCpp is the name of the server that uses gRPC's C++ library.
 const nameCpp = "c++"
 
-// cppVariable is the environment variable that tells the servers' processes where its program is. It is empty if that couldn't be built.
+// cppVariable is the environment variable that tells the servers' processes where the C++ server's program is. It is empty if the program couldn't be
+// built.
 const cppVariable = "BENCH_GRPC_CPP"
 
-// buildCpp builds the server by gRPC's C++ library in a directory, and returns its program. It needs a compiler, protoc with gRPC's plugin, and
-// the library: Debian's g++, pkg-config, protobuf-compiler-grpc, libprotobuf-dev and libgrpc++-dev.
+// buildCpp builds the C++ server in a directory, and returns the path of its program. It needs a compiler, protoc with gRPC's plugin, and gRPC's C++
+// library: Debian's g++, pkg-config, protobuf-compiler-grpc, libprotobuf-dev and libgrpc++-dev.
 func buildCpp(dir string) (program string, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "server.cc"), cppServer, 0o600); err != nil {
 		return "", err
@@ -49,7 +50,7 @@ func buildCpp(dir string) (program string, err error) {
 	return filepath.Join(dir, "server"), nil
 }
 
-// runIn runs a program in a directory, and returns its output.
+// runIn runs a program in a directory, and returns the program's output.
 func runIn(dir, program string, args ...string) (out string, err error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir

@@ -1,10 +1,10 @@
-// Command grpc compares what calls cost the servers of contrib/grpc, grpc-go and connect-go: CPU time per call or message, and the memory of
-// streams and connections that wait.
+// Command grpc compares servers that use contrib/grpc, grpc-go and connect-go: their CPU time per call or message, and the memory of idle streams and
+// connections.
 //
 //	go run ./grpc                                     # all rows, 10 rounds
 //	go run ./grpc -rows unary-100,stream -rounds 3
 //
-// Each figure comes from a server process of its own, which is this program started with -serve. In each round the servers take turns.
+// Each figure comes from a new server process: this program, started with -serve. In each round the servers take turns.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	}
 	if program != "" {
 		comparison.Order += "," + nameCpp
-		// The process becomes the other program, whose usage is measured.
+		// The process replaces itself with the C++ server, so its resource usage is measured.
 		servers[nameCpp] = func() (string, func() error, error) { return "", nil, syscall.Exec(program, []string{program}, nil) }
 	}
 	comparison.Main()

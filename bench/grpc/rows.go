@@ -33,7 +33,7 @@ const (
 
 func payload() *testpb.Payload { return &testpb.Payload{Body: make([]byte, payloadSize)} }
 
-// rows are all rows. By h2load there are 64 connections, with as many streams on each as the name says.
+// rows are all rows. h2load opens 64 connections, with as many streams on each as the row's name says.
 var rows = []turns.Row{
 	{Name: "unary-1", Unit: "µs/call", Load: h2load(unaryMethod, 1)},
 	{Name: "unary-10", Unit: "µs/call", Load: h2load(unaryMethod, 10)},
@@ -49,7 +49,7 @@ var rows = []turns.Row{
 	{Name: "idle-conns", Unit: "MB for 1,000", Wait: idle(1000, 0)},
 }
 
-// check makes a call as it is loaded: h2load doesn't look at the status of gRPC.
+// check makes one call of the kind that h2load makes, since h2load doesn't check the gRPC status.
 func check(ctx context.Context, address string) error {
 	clients, end, err := dial(address, 1)
 	if err != nil {
@@ -63,7 +63,7 @@ func check(ctx context.Context, address string) error {
 	return err
 }
 
-// h2load returns a load by h2load's 64 connections.
+// h2load returns a function that loads a server with h2load, over 64 connections.
 func h2load(method string, streams int, header ...string) func(context.Context, string, time.Duration) (float64, error) {
 	return func(ctx context.Context, address string, d time.Duration) (float64, error) {
 		var options []string
@@ -76,7 +76,7 @@ func h2load(method string, streams int, header ...string) func(context.Context, 
 
 const h2loadConns = 64
 
-// runH2load returns how many answers h2load has got.
+// runH2load runs h2load, and returns how many answers it has received.
 func runH2load(ctx context.Context, address, method string, streams int, d time.Duration, options ...string) (done float64, err error) {
 	body, err := os.CreateTemp("", "call")
 	if err != nil {
@@ -96,8 +96,8 @@ func runH2load(ctx context.Context, address, method string, streams int, d time.
 	return readH2load(out)
 }
 
-// latencyAt returns a quantile of the latencies of unary calls that come at a constant rate, whatever the server does: at a part of the highest
-// rate of the server that is measured first.
+// latencyAt returns a function that measures a quantile of the latencies of unary calls at a constant rate. The rate is the same for all servers: the
+// given part of the highest rate of the server that is measured first.
 func latencyAt(part, quantile float64) func(context.Context, string) (float64, error) {
 	highest := 0.0 // calls per second
 	return func(ctx context.Context, address string) (float64, error) {
@@ -141,7 +141,7 @@ func readLatencies(log io.Reader, quantile float64) (float64, error) {
 	return all[int(float64(len(all)-1)*quantile)], nil
 }
 
-// message returns a message for the method as it is sent.
+// message returns a message for the method in the form in which it is sent.
 func message(method string) []byte {
 	var m proto.Message = new(testpb.StreamingOutputCallRequest)
 	if method == unaryMethod {
@@ -162,7 +162,7 @@ func readH2load(out []byte) (done float64, err error) {
 	return succeeded, nil
 }
 
-// dial returns clients, each of which has a connection of its own.
+// dial returns n clients, each with a separate connection.
 func dial(address string, n int) (clients []testpb.TestServiceClient, end func(), err error) {
 	var conns []*grpc.ClientConn
 	end = func() {
@@ -182,7 +182,7 @@ func dial(address string, n int) (clients []testpb.TestServiceClient, end func()
 	return clients, end, nil
 }
 
-// byClient returns a load by grpc-go's client: each stream of each connection makes calls, one after the other.
+// byClient returns a function that loads a server with grpc-go's client: each stream of each connection makes calls, one after the other.
 func byClient(conns, streams int, call func(context.Context, testpb.TestServiceClient, time.Time) (float64, error)) func(context.Context, string, time.Duration) (float64, error) {
 	return func(ctx context.Context, address string, d time.Duration) (float64, error) {
 		clients, end, err := dial(address, conns)
@@ -233,7 +233,7 @@ func pingPong(ctx context.Context, client testpb.TestServiceClient, until time.T
 	return done, nil
 }
 
-// exchange sends a message, and awaits the answer.
+// exchange sends a message, and waits for the answer.
 func exchange(stream testpb.TestService_FullDuplexCallClient) error {
 	if err := stream.Send(&testpb.StreamingOutputCallRequest{Payload: payload()}); err != nil {
 		return err
@@ -242,7 +242,7 @@ func exchange(stream testpb.TestService_FullDuplexCallClient) error {
 	return err
 }
 
-// idle returns a wait by connections with streams that have had a message in each direction.
+// idle returns a function that opens connections and streams, exchanges one message on each stream, and leaves them idle.
 func idle(conns, streams int) func(context.Context, string) (func(), error) {
 	return func(ctx context.Context, address string) (func(), error) {
 		clients, end, err := dial(address, conns)

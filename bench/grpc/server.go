@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// The names of servers with everything have this ending: interceptors, a stats handler, and handlers that use metadata.
+// everything is the suffix of the names of servers that have all of these: interceptors, a stats handler, and handlers that use metadata.
 const everything = "+"
 
 var servers = map[string]func() (string, func() error, error){
@@ -31,7 +31,7 @@ var servers = map[string]func() (string, func() error, error){
 	"connect-go":           listening(serveConnect),
 }
 
-// listening returns a server that listens before it serves.
+// listening returns a function that starts to listen, and returns the address and a function that serves.
 func listening(serve func(net.Listener) error) func() (string, func() error, error) {
 	return func() (address string, serves func() error, err error) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,7 +142,7 @@ func (c *counter) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Con
 // HandleConn implements stats.Handler.
 func (c *counter) HandleConn(context.Context, stats.ConnStats) {}
 
-// serveConnect serves the same methods by connect-go and net/http.
+// serveConnect serves the same methods with connect-go and net/http.
 func serveConnect(l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle(unaryMethod, connect.NewUnaryHandler(unaryMethod,

@@ -25,7 +25,7 @@ const (
 	large     = 1e9 // bytes
 )
 
-// rows are all rows. Each of the ten connections has as many requests open as the name of its row says.
+// rows are all rows. Each of the ten connections has as many requests in flight as the row's name says.
 var rows = []turns.Row{
 	{Name: "get-1", Unit: "µs/request", Load: gets(1)},
 	{Name: "get-10", Unit: "µs/request", Load: gets(10)},
@@ -37,13 +37,13 @@ var rows = []turns.Row{
 	{Name: "idle-conns", Unit: "MB for 1,000", Wait: idle},
 }
 
-// client has a connection of its own.
+// client is an HTTP client with a separate connection.
 type client struct {
 	http.Client
 	base string
 }
 
-// dial returns clients, each of which has had an answer.
+// dial returns n clients, each of which has already received an answer.
 func dial(ctx context.Context, address string, n int) (clients []*client, end func(), err error) {
 	protocol, hostPort, _ := strings.Cut(address, " ")
 	end = func() {
@@ -71,7 +71,7 @@ func dial(ctx context.Context, address string, n int) (clients []*client, end fu
 	return clients, end, nil
 }
 
-// get sends a request for the small answer.
+// get requests the small answer, and checks it.
 func (c *client) get(ctx context.Context) error {
 	return c.ask(ctx, http.MethodGet, "/", nil, func(body io.Reader) error {
 		text, err := io.ReadAll(body)
@@ -98,12 +98,12 @@ func (c *client) ask(ctx context.Context, method, path string, body io.Reader, r
 	return read(response.Body)
 }
 
-// check gets an answer, and sends a body.
+// check receives a large answer and sends a large body.
 func check(ctx context.Context, address string) error {
 	return errors.Join(receive(ctx, address, 1e6), send(ctx, address, 1e6))
 }
 
-// gets returns a load by small answers.
+// gets returns a function that loads a server with requests for the small answer.
 func gets(streams int) func(context.Context, string, time.Duration) (float64, error) {
 	return func(ctx context.Context, address string, d time.Duration) (float64, error) {
 		clients, end, err := dial(ctx, address, loadConns)
@@ -117,7 +117,7 @@ func gets(streams int) func(context.Context, string, time.Duration) (float64, er
 	}
 }
 
-// down1GB and up1GB load the server with a gigabyte, or less for warming up. A unit of work is a megabyte.
+// down1GB and up1GB transfer a gigabyte, or less for warming up. A unit of work is a megabyte.
 func down1GB(ctx context.Context, address string, d time.Duration) (float64, error) {
 	size := int64(large * d / turns.Measured)
 	return float64(size) / 1e6, receive(ctx, address, size)
@@ -128,7 +128,7 @@ func up1GB(ctx context.Context, address string, d time.Duration) (float64, error
 	return float64(size) / 1e6, send(ctx, address, size)
 }
 
-// receive gets a large answer.
+// receive requests an answer of size bytes.
 func receive(ctx context.Context, address string, size int64) error {
 	return one(ctx, address, func(c *client) error {
 		return c.ask(ctx, http.MethodGet, downPath+strconv.FormatInt(size, 10), nil, func(body io.Reader) error {
@@ -141,7 +141,7 @@ func receive(ctx context.Context, address string, size int64) error {
 	})
 }
 
-// send sends a large body.
+// send sends a body of size bytes.
 func send(ctx context.Context, address string, size int64) error {
 	return one(ctx, address, func(c *client) error {
 		return c.ask(ctx, http.MethodPost, upPath, &zeros{left: size}, func(body io.Reader) error {
@@ -154,7 +154,7 @@ func send(ctx context.Context, address string, size int64) error {
 	})
 }
 
-// zeros is a body.
+// zeros is a body of left bytes, all 0.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (n int, err error) {
@@ -176,7 +176,7 @@ func one(ctx context.Context, address string, f func(*client) error) error {
 	return f(clients[0])
 }
 
-// idle makes connections that have had an answer.
+// idle opens connections that stay idle after one answer each.
 func idle(ctx context.Context, address string) (end func(), err error) {
 	_, end, err = dial(ctx, address, idleConns)
 	return end, err

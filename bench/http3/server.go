@@ -17,13 +17,14 @@ import (
 	http3filo "github.com/filohttp/filo/contrib/http3"
 )
 
-// The resources: as many bytes as the path ends with, and the length of the request's body. All others answer with site.Greeting.
+// The paths of resources. downPath followed by a number answers with that many bytes, upPath with the length of the request's body. All other paths
+// answer with site.Greeting.
 const (
 	downPath = "/down/"
 	upPath   = "/up"
 )
 
-// part is what the servers write at once of a large answer.
+// part is one write of a large answer.
 var part = make([]byte, 64<<10)
 
 // servers print "h3" or "h2" before their address, for the client.
@@ -69,7 +70,7 @@ func filoServer() *filo.Server {
 	return &filo.Server{Handler: answer, TLSConfig: secured(), MaxBodyBytes: -1, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// answer is the handler of filo.
+// answer is the handler for filo.
 func answer(c *filo.Ctx) error {
 	if size, ok := strings.CutPrefix(c.Path(), downPath); ok {
 		c.Response.Header.Set("Content-Length", size)
@@ -82,7 +83,7 @@ func answer(c *filo.Ctx) error {
 	return c.Text(200, site.Greeting)
 }
 
-// answerNetHTTP does the same by net/http.
+// answerNetHTTP is the same handler for net/http.
 func answerNetHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Content-Type"] = textType
 	if size, ok := strings.CutPrefix(r.URL.Path, downPath); ok {
@@ -91,7 +92,7 @@ func answerNetHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == upPath {
-		n, _ := io.Copy(io.Discard, r.Body) // the client sees by the length whether it failed
+		n, _ := io.Copy(io.Discard, r.Body) // the client finds an error by comparing the length
 		io.WriteString(w, strconv.FormatInt(n, 10))
 		return
 	}

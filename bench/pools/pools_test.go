@@ -1,4 +1,4 @@
-// Package pools compares filo's pool of goroutines for tasks with the pools that Go programs use most.
+// Package pools compares filo's goroutine pool with the pools that Go programs use most.
 package pools
 
 import (
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A peer makes a pool that runs size tasks at once, and has its own defaults otherwise. stop is called when all tasks have ended.
+// A peer creates a pool that runs size tasks at once, with the pool's own defaults otherwise. stop is called when all tasks have ended.
 type peer struct {
 	name  string
 	start func(size int) (submit func(func()), stop func())
@@ -34,18 +34,18 @@ var peers = []peer{
 		p, err := ants.NewPool(size)
 		return checked(p.Submit, err), p.Release
 	}},
-	{"pond", func(size int) (func(func()), func()) { // whose queue takes any number by default
+	{"pond", func(size int) (func(func()), func()) { // its queue is unbounded by default
 		p := pond.NewPool(size, pond.WithQueueSize(size))
 		return checked(p.Go, nil), p.StopAndWait
 	}},
-	{"gopool", func(size int) (func(func()), func()) { // whose queue takes any number
+	{"gopool", func(size int) (func(func()), func()) { // its queue is unbounded
 		return gopool.NewPool("bench", int32(size), gopool.NewConfig()).Go, func() {}
 	}},
 	{"conc", func(size int) (func(func()), func()) {
 		p := pool.New().WithMaxGoroutines(size)
 		return p.Go, p.Wait
 	}},
-	{"gammazero", func(size int) (func(func()), func()) { // whose queue takes any number
+	{"gammazero", func(size int) (func(func()), func()) { // its queue is unbounded
 		p := workerpool.New(size)
 		return p.Submit, p.StopWait
 	}},
@@ -54,7 +54,7 @@ var peers = []peer{
 		group.SetLimit(size)
 		return func(task func()) { group.Go(func() error { task(); return nil }) }, func() { group.Wait() }
 	}},
-	{"go", func(size int) (func(func()), func()) { // what one writes without a pool
+	{"go", func(size int) (func(func()), func()) { // what a programmer writes without a pool
 		places := make(chan struct{}, size)
 		return func(task func()) {
 			places <- struct{}{}
@@ -106,7 +106,7 @@ func deep(n int) byte {
 	return deep(n-1) + frame[n]
 }
 
-// drive has submitters submit n tasks, and waits for their ends.
+// drive submits n tasks from several goroutines, and waits until the tasks have ended.
 func drive(submit func(func()), n, submitters int, task func()) {
 	var submitting, ended sync.WaitGroup
 	ended.Add(n)
@@ -125,8 +125,8 @@ func drive(submit func(func()), n, submitters int, task func()) {
 	ended.Wait()
 }
 
-// BenchmarkSubmit measures a task from its submission to its end. The first figure to look at is cpu-ns/op, the processor time of
-// submitters, tasks, scheduler and collector: it depends least on what else the machine does.
+// BenchmarkSubmit measures a task from its submission to its end. The most important figure is cpu-ns/op, the processor time of submitters, tasks,
+// scheduler and garbage collector. It depends least on other work on the machine.
 func BenchmarkSubmit(b *testing.B) {
 	for _, kind := range kinds {
 		for _, size := range []int{2, 50_000} {
@@ -148,7 +148,7 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// cpuTime is the processor time of this process.
+// cpuTime returns the processor time of this process.
 func cpuTime() int64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -157,7 +157,7 @@ func cpuTime() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
-// Every pool runs every task once, and pools that bound the running tasks keep the bound.
+// Every pool runs every task once, and doesn't exceed its bound on running tasks.
 func TestPeersRunAll(t *testing.T) {
 	for _, p := range peers {
 		submit, stop := p.start(3)
@@ -170,7 +170,7 @@ func TestPeersRunAll(t *testing.T) {
 			running.Add(-1)
 		})
 		stop()
-		// gopool may exceed its bound when several submit.
+		// gopool may exceed its bound when several goroutines submit.
 		if done.Load() != 1000 || most.Load() > 3 && p.name != "gopool" {
 			t.Errorf("%s: %d tasks, %d at once", p.name, done.Load(), most.Load())
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A peer is a router with all routes, whose handlers read each parameter and call miss for one without a value.
+// A peer creates a router with all routes. The handlers read each parameter, and call miss for a parameter without a value.
 type peer struct {
 	name string
 	make func(routes []githubapi.Route, miss func(name string)) http.Handler
@@ -121,7 +121,7 @@ func newFilo(routes []githubapi.Route, miss func(string)) *router.Router {
 	return r
 }
 
-// sets are the routes that are measured together.
+// sets returns the sets of routes that are measured together.
 func sets() map[string][]githubapi.Route {
 	sets := map[string][]githubapi.Route{"all": githubapi.Routes()}
 	for _, route := range sets["all"] {
@@ -146,7 +146,7 @@ func requestFor(route githubapi.Route) *http.Request {
 	return &http.Request{Method: route.Method, URL: &url.URL{Path: path}, RequestURI: path, Host: "filo.test", Header: http.Header{}}
 }
 
-// inHandler calls f in a handler, once for each route, with a request for it.
+// inHandler calls f in a handler, once for each route, with a request for that route.
 func inHandler(tb testing.TB, routes []githubapi.Route, f func(c *filo.Ctx)) {
 	s := servertest.New(tb, func(c *filo.Ctx) error {
 		f(c)
@@ -158,7 +158,7 @@ func inHandler(tb testing.TB, routes []githubapi.Route, f func(c *filo.Ctx)) {
 	}
 }
 
-// Each router finds every route, and each handler its parameters: what is compared below is the same work.
+// Each router finds every route, and each handler its parameters, so the benchmark compares the same work.
 func TestRoutersFindEachRoute(t *testing.T) {
 	routes := githubapi.Routes()
 	if len(routes) != 203 {
@@ -201,7 +201,8 @@ func BenchmarkRouters(b *testing.B) {
 		routes := sets()[set]
 		b.Run(set+"/filo", func(b *testing.B) {
 			r := newFilo(githubapi.Routes(), miss)
-			// A server learns soon after its start which routes are quick: their calls aren't timed one by one then.
+			// Soon after its start a server has learned which routes are quick, and no longer times each of their calls. So the first calls don't
+			// count.
 			const warm = 3
 			served := 0
 			var took time.Duration

@@ -1,16 +1,16 @@
-// Command app is the smallest program that does everything that the files of this folder expect, and so the recipe for a program of your
-// own: probes and a drain, restarts in place, certificates that are reloaded, limits that fit into its memory, metrics and /debug on an
-// address of their own, sockets from systemd, and Redis for what its instances share.
+// Command app is the smallest program that does everything that the files in the folder deploy expect. It is a template for your own program: it has
+// probes and a drain, restarts in place, reloads certificates, sets limits that fit into its memory, serves metrics and /debug on a separate address,
+// accepts sockets from systemd, and uses Redis for state that its instances share.
 //
 //	ADDR           address of the clients, ":8080" if empty
 //	TLS_CERT       file of the certificate, with its intermediates, as PEM; without it there is no TLS
 //	TLS_KEY        file of its key
 //	METRICS_ADDR   address of the metrics and of /debug, "127.0.0.1:6060" if empty
-//	METRICS_TOKEN  a token that clients must send, as "Authorization: Bearer TOKEN"; if empty, only processes on the same machine see them
+//	METRICS_TOKEN  a token that requests to METRICS_ADDR must have, as "Authorization: Bearer TOKEN"; if empty, only this machine is admitted
 //	REDIS_URL      such as redis://localhost:6379/0; without it this instance shares nothing
-//	GOMEMLIMIT     memory that the limits are made for, 1 GiB if empty
+//	GOMEMLIMIT     memory from which the limits are computed, 1 GiB if empty
 //
-// SIGTERM drains and ends, SIGUSR2 starts the program's file anew in its place, and SIGHUP reloads the certificate.
+// On SIGTERM the program drains and ends. On SIGUSR2 it replaces itself with a new process of its executable. On SIGHUP it reloads the certificate.
 package main
 
 import (
@@ -46,9 +46,10 @@ import (
 const (
 	// drainTime is longer than a balancer needs to notice that the readiness probe fails.
 	drainTime = 10 * time.Second
-	// gracePeriod is how long requests may take after that. Both together must be less than systemd and Kubernetes wait.
+	// gracePeriod is how long requests may take after the drain. Both times together must be shorter than systemd and Kubernetes wait for the process
+	// to end.
 	gracePeriod = 20 * time.Second
-	// idleGrace is how long clients keep their connections for one more request.
+	// idleGrace is how long idle connections stay open for one more request.
 	idleGrace = 5 * time.Second
 )
 
@@ -57,11 +58,11 @@ var logLevel slog.LevelVar
 
 func main() { program(drainTime) }
 
-// program serves until SIGTERM, and ends the process if it fails. A second Ctrl-C ends it at once. A second SIGTERM doesn't: systemd sends
-// one to all remaining processes of a service, such as a program that was replaced but still has requests.
+// program serves until SIGTERM or Ctrl-C, and ends the process after an error. A second Ctrl-C ends the process at once. A second SIGTERM doesn't:
+// systemd sends SIGTERM to all remaining processes of a service, such as a program that was replaced but still has requests.
 func program(drain time.Duration) {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &logLevel})))
-	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
+	logging.Disable() // go-redis would log an outage again and again; redisfilo logs it once a minute
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
@@ -111,21 +112,21 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) (err
 		insideContext, endInside := context.WithCancel(context.WithoutCancel(ctx))
 		context.AfterFunc(ctx, func() {
 			if context.Cause(ctx) == restart.ErrReplaced {
-				endInside() // the new program has that address as well, and two would answer Prometheus in turn
+				endInside() // the new process listens on the same address, so Prometheus would scrape either one at random
 			}
 		})
 		insideEnded := make(chan error, 1)
 		go func() {
-			defer cancel() // if it ends by itself, it has failed
+			defer cancel() // a server that ends before its context has failed
 			insideEnded <- inside.RunListener(insideContext, insideListener)
 		}()
 		err := serve(serving, listener)
-		endInside() // until here, when the last request is answered, Prometheus can scrape
+		endInside() // only now, so that Prometheus can scrape until the last request is answered
 		return errors.Join(err, <-insideEnded)
 	})
 }
 
-// setLimits bounds what clients can make the server hold to five eighths of the memory; the rest is for the handlers and the collector.
+// setLimits bounds the memory that clients can make the server use to five eighths of memory. The rest is for handlers and the garbage collector.
 func setLimits(server *filo.Server, memory int64) {
 	if memory == math.MaxInt64 { // GOMEMLIMIT isn't set
 		memory = 1 << 30
@@ -138,17 +139,17 @@ func setLimits(server *filo.Server, memory int64) {
 }
 
 const (
-	connMemory    = 16 << 10 // of an idle connection by TLS, rounded up
-	requestMemory = 40 << 10 // of a handler that waits, with a head of 16 KB and what the collector leaves
+	connMemory    = 16 << 10 // of an idle TLS connection, rounded up
+	requestMemory = 40 << 10 // of a waiting handler, with a head of 16 KB and garbage that isn't collected yet
 )
 
-// reloads returns how to serve the clients: by TLS if there is a certificate, which SIGHUP reloads.
+// reloads returns the function that serves the clients: over TLS if there is a certificate, which SIGHUP then reloads.
 func reloads(server *filo.Server, cert, key string, registry *client.Registry) (serve func(context.Context, net.Listener) error, err error) {
 	if cert == "" && key == "" {
 		came := make(chan os.Signal, 1)
 		signal.Notify(came, syscall.SIGHUP)
 		go func() {
-			for range came { // SIGHUP would end the program otherwise
+			for range came { // otherwise SIGHUP would end the program
 				slog.Info("SIGHUP: there is no certificate to reload")
 			}
 		}()
@@ -161,7 +162,7 @@ func reloads(server *filo.Server, cert, key string, registry *client.Registry) (
 	if err != nil {
 		return nil, err
 	}
-	store.ReloadOn(context.Background(), syscall.SIGHUP) // until the end of the program, which SIGHUP would end otherwise
+	store.ReloadOn(context.Background(), syscall.SIGHUP) // until the program ends: without a handler, SIGHUP would end it
 	registry.MustRegister(prometheus.Certificates(store))
 	server.TLSConfig = store.TLSConfig()
 	return func(ctx context.Context, listener net.Listener) error {
@@ -169,7 +170,7 @@ func reloads(server *filo.Server, cert, key string, registry *client.Registry) (
 	}, nil
 }
 
-// newHandler returns the application, and what to call when the server has ended.
+// newHandler returns the application, and a function to call when the server has ended.
 func newHandler(redisURL string, probes *health.Health, registry *client.Registry) (filo.Handler, func() error, error) {
 	r := router.New()
 	r.GET("/livez", probes.Live).Inline()

@@ -20,14 +20,14 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	if drain, err := time.ParseDuration(os.Getenv("APP_DRAIN")); err == nil { // this is the program
+	if drain, err := time.ParseDuration(os.Getenv("APP_DRAIN")); err == nil { // this process is the program under test
 		program(drain)
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-// free returns an address on which nobody listens.
+// free returns an address on which no process listens.
 func free(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func free(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// get returns the answer, as soon as there is one.
+// get requests a URL until there is an answer, and returns the answer.
 func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -64,7 +64,7 @@ func TestApp(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, func(name string) string { return settings[name] }, 100*time.Millisecond) }()
-	for path, want := range map[string]string{"/": "it works", "/livez": "ok", "/readyz": "ok"} { // without its Redis, too
+	for path, want := range map[string]string{"/": "it works", "/livez": "ok", "/readyz": "ok"} { // even though its Redis is down
 		if status, body := get(t, "http://"+addr+path); status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
@@ -95,7 +95,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// If a token is set, a client without it sees nothing at the metrics' address, not even on this machine.
+// If a token is set, a client without the token gets nothing from the address of the metrics, even on this machine.
 func TestToken(t *testing.T) {
 	const token = "0123456789abcdef"
 	addr, metrics := free(t), free(t)
@@ -116,7 +116,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// unseen has the metrics that appear with their first event, while requests run, or with a hub or certificates.
+// unseen lists metrics that appear only after their first event, while requests run, or if there is a hub or a certificate.
 var unseen = map[string]bool{
 	"filo_requests_running": true, "filo_requests_running_oldest_seconds": true,
 	"http_request_errors_total": true, "http_request_panics_total": true, "filo_drain_start_time_seconds": true,
@@ -137,7 +137,7 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// The program takes the socket that systemd has opened, and is ready when it says so.
+// The program uses the socket that systemd has opened, and notifies systemd when it is ready.
 func TestSocketActivation(t *testing.T) {
 	activate, err := exec.LookPath("systemd-socket-activate")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// running is the program in a process of its own, with the programs that replace it.
+// running is the program in a separate process, and the processes that replace it.
 type running struct {
 	*exec.Cmd
 	mu  sync.Mutex
@@ -45,7 +45,7 @@ func (r *running) logged() string {
 	return r.log.String()
 }
 
-// await waits until the log has what matches n times, and returns the last match's first group.
+// await waits until the log has n matches of the pattern, and returns the first group of the last match.
 func (r *running) await(t *testing.T, pattern string, n int) string {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
@@ -59,7 +59,7 @@ func (r *running) await(t *testing.T, pattern string, n int) string {
 	}
 }
 
-// end waits for the end of the first program. Wait would wait for the programs that have replaced it, too, since they log to the same pipe.
+// end waits for the end of the first process. exec.Cmd.Wait would also wait for the processes that have replaced it, since they log to the same pipe.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	if state, err := r.Process.Wait(); err != nil || !state.Success() {
@@ -92,7 +92,7 @@ func start(t *testing.T, settings ...string) *running {
 	return r
 }
 
-// certificate makes a certificate and writes it, with its key.
+// certificate creates a certificate, and writes it and its key to files.
 func certificate(t *testing.T, cert, key string, serial int64, from time.Time) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -115,7 +115,7 @@ func certificate(t *testing.T, cert, key string, serial int64, from time.Time) {
 	}
 }
 
-// served returns the number of the certificate that a new client gets.
+// served returns the serial number of the certificate that a new client gets.
 func served(t *testing.T, addr string) int64 {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
@@ -126,7 +126,7 @@ func served(t *testing.T, addr string) int64 {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// SIGHUP reloads the certificate, SIGUSR2 restarts in place, and SIGTERM drains, in any order and beside each other.
+// SIGHUP reloads the certificate, SIGUSR2 restarts in place, and SIGTERM drains, in any order and at the same time.
 func TestSignals(t *testing.T) {
 	dir, addr, metrics := t.TempDir(), free(t), free(t)
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -175,7 +175,7 @@ func TestSignals(t *testing.T) {
 	r.await(t, `certs: reloaded, except for the refused files","error":"[^"]*no such file`, 1)
 	want(2)
 
-	// A new program can't serve without the key: the old one goes on.
+	// A new process can't serve without the key, so the old one continues.
 	r.signal(t, pid, syscall.SIGUSR2)
 	r.await(t, `"level":"ERROR","msg":"the program has failed","error":"[^"]*no such file`, 1)
 	r.await(t, `the restart failed; this program continues to serve`, 1)
@@ -195,7 +195,7 @@ func TestSignals(t *testing.T) {
 	r.await(t, `"certs: reloaded"`, 2)
 	want(5)
 
-	// The drain: it is logged at once, and neither SIGHUP nor another SIGTERM disturbs it. The metrics end last.
+	// The drain is logged at once, and neither SIGHUP nor another SIGTERM interrupts it. The server of the metrics ends last.
 	r.signal(t, next, syscall.SIGTERM)
 	r.await(t, `"health: not ready any more, since the program ends","drain":"5s"`, 1)
 	r.signal(t, next, syscall.SIGHUP)
@@ -226,7 +226,7 @@ func TestHangUpWithoutCertificate(t *testing.T) {
 	r.end(t)
 }
 
-// What clients can make the server hold fits into the memory.
+// The memory that clients can make the server use is within the limit.
 func TestLimitsFit(t *testing.T) {
 	for _, memory := range []int64{64 << 20, 230 << 20, 800 << 20, 16 << 30} {
 		s := new(filo.Server)
@@ -240,8 +240,8 @@ func TestLimitsFit(t *testing.T) {
 	}
 }
 
-// The commands of docs/OPERATIONS.md for the operator's address are run as they stand there: on the machine of the program, and as through
-// kubectl port-forward, with the token.
+// The test runs the commands of docs/OPERATIONS.md for the operator's address verbatim: as on the machine of the program, and as through kubectl
+// port-forward, with the token.
 func TestOperationsCommands(t *testing.T) {
 	for _, name := range []string{"bash", "curl", "promtool"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -278,7 +278,7 @@ func TestOperationsCommands(t *testing.T) {
 				command.Stderr = &failed
 				printed, err := command.Output()
 				if strings.Contains(line, "| grep ") && command.ProcessState.ExitCode() == 1 {
-					err = nil // grep has found nothing, which is no error
+					err = nil // grep has found nothing, which isn't an error
 				}
 				if err != nil || strings.HasPrefix(answer, "{") && strings.TrimSpace(string(printed)) != answer {
 					t.Errorf("%s: %v\n%s%s", line, err, printed, &failed)

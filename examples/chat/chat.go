@@ -15,7 +15,7 @@ const (
 	maxRooms = 1000
 	// maxPeople is how many people may be in a room.
 	maxPeople = 500
-	// maxWatchers is how many feeds there may be.
+	// maxWatchers is how many feeds of server-sent events there may be.
 	maxWatchers = 10_000
 )
 
@@ -24,25 +24,25 @@ var (
 	errPeople = errors.New("the room is full")
 )
 
-// chat holds the rooms, and the people in them.
+// chat holds the rooms and the people in them.
 //
-// Under its lock, say gives a message its ID and queues it for all recipients, without waiting for them. So recipients get a room's
-// messages in the order of the IDs, and a person who enters gets each message once: with the history, or after it.
+// While it holds the lock, say gives a message its ID and queues it for all recipients, without waiting for them. So recipients get a room's messages
+// in the order of the IDs, and a person who enters the room gets each message once: in the history, or after it.
 type chat struct {
 	now     func() time.Time
-	sockets websocket.Hub // of the people who talk, by room
-	feed    *sse.Hub      // of the people who watch, by room
+	sockets websocket.Hub // the WebSockets of the people who talk, by room
+	feed    *sse.Hub      // the event streams of the people who watch, by room
 
 	mu     sync.Mutex
 	rooms  map[string]*room
 	lastID int64 // of a message
-	// forgotten is the highest ID of the messages of rooms that aren't kept any more, or higher.
+	// forgotten is at least the highest ID of the messages in rooms that were dropped.
 	forgotten int64
 }
 
 func newChat(now func() time.Time) *chat {
-	// Beginning with the time, in microseconds, makes IDs go on rising when the program starts again. A browser's numbers are
-	// exact up to 2^53, which is in the year 2255.
+	// IDs start at the current time in microseconds, so that they keep rising when the program restarts. Numbers in a browser are exact up to 2^53,
+	// which is in the year 2255.
 	start := now().UnixMicro()
 	return &chat{
 		now:       now,
@@ -53,7 +53,7 @@ func newChat(now func() time.Time) *chat {
 	}
 }
 
-// The messages for pages. Each names its type, by which a page knows it.
+// The messages to pages. The field type tells a page which message it is.
 type (
 	// welcome is the first message to a socket.
 	welcome struct {
@@ -61,19 +61,19 @@ type (
 		You      person    `json:"you"`
 		People   []person  `json:"people"`
 		Messages []message `json:"messages"`
-		Gap      bool      `json:"gap"` // messages between the last one that the page has, and these, may be missing
+		Gap      bool      `json:"gap"` // there may be messages between the last one that the page has and these
 	}
 	// said is a new message.
 	said struct {
 		Type string `json:"type"` // "message"
 		message
 	}
-	// change says that somebody has entered or left the room.
+	// change says that a person has entered or left the room, or has another name.
 	change struct {
 		Type   string  `json:"type"` // "people"
 		Room   string  `json:"room"`
 		Count  int     `json:"count"`
-		Joined *person `json:"joined,omitempty"` // or has changed the name
+		Joined *person `json:"joined,omitempty"` // or has changed their name
 		Left   *person `json:"left,omitempty"`
 	}
 	// refusal says that a message wasn't accepted.
@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// enter adds a connection to a room, and sends it the room's messages after the message with this ID.
+// enter adds a connection to a room, and sends it the room's messages with higher IDs than after.
 func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) e
 	if news {
 		c.tellLocked(r, change{Type: "people", Room: name, Count: len(r.people), Joined: &p})
 	}
-	// A connection that is over by now doesn't become a member, and leave is about to be called.
+	// Join doesn't add a connection that has already ended. Then leave is about to be called.
 	c.sockets.Join(name, conn)
 	return nil
 }
@@ -117,15 +117,15 @@ func (c *chat) leave(name string, p person) {
 }
 
 func (c *chat) leaveLocked(name string, p person) {
-	r := c.rooms[name] // a room is kept as long as somebody is in it
+	r := c.rooms[name] // it exists, since a room with people in it isn't dropped
 	if r.leave(p.ID) {
 		r.left = c.now()
 		c.tellLocked(r, change{Type: "people", Room: name, Count: len(r.people), Left: &p})
 	}
 }
 
-// say sends a message to all who are in a room or watch it. A page that doesn't know whether its message has arrived sends it again; say
-// drops the repetition.
+// say sends a message to everyone who is in a room or watches it. A page that doesn't know whether its message has arrived sends it again. say drops
+// the duplicate.
 func (c *chat) say(name string, from person, text, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,14 +141,14 @@ func (c *chat) say(name string, from person, text, key string) {
 	c.feed.Publish(name, sse.Event{Data: string(b)})
 }
 
-// tellLocked tells all who are in a room or watch it of a change.
+// tellLocked sends a change to everyone who is in a room or watches it.
 func (c *chat) tellLocked(r *room, news change) {
 	b := encode(news)
 	c.sockets.Broadcast(r.name, websocket.Text, b)
 	c.feed.Publish(r.name, sse.Event{Type: "people", Data: string(b)})
 }
 
-// look returns the messages of a room after the one with the ID, and how many people are there.
+// look returns the messages of a room with higher IDs than after, and how many people are in the room.
 func (c *chat) look(name string, after int64) (messages []message, gap bool, people int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *chat) look(name string, after int64) (messages []message, gap bool, peo
 	return messages, gap, len(r.people)
 }
 
-// openLocked returns the room with the name, and makes it if there is none.
+// openLocked returns the room with the name, and creates it if there is none.
 func (c *chat) openLocked(name string) (*room, error) {
 	if r := c.rooms[name]; r != nil {
 		return r, nil
@@ -173,7 +173,7 @@ func (c *chat) openLocked(name string) (*room, error) {
 	return r, nil
 }
 
-// forgetLocked makes place for a new room. It reports false if there are people in all rooms.
+// forgetLocked drops an empty room to make space for a new one. It reports false if no room is empty.
 func (c *chat) forgetLocked() bool {
 	var oldest *room
 	for _, r := range c.rooms {
@@ -202,7 +202,7 @@ func send(conn *websocket.Conn, v any) error {
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // all of them can be encoded
+		panic(err) // all of these types can be encoded
 	}
 	return b
 }

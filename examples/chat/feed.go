@@ -6,8 +6,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// serveFeed sends the messages of rooms from now on as server-sent events, and an event of type "people" when somebody comes or leaves. An
-// event of type "reset" says that events may be missing; a page then asks for the messages again.
+// serveFeed sends new messages of rooms as server-sent events, and an event of type "people" when a person enters or leaves. An event of type "reset"
+// says that events may be missing. A page then requests the messages again.
 func (c *chat) serveFeed(request *filo.Ctx) error {
 	var rooms []string
 	for name := range request.Request.Query().Values("room") {
@@ -19,8 +19,8 @@ func (c *chat) serveFeed(request *filo.Ctx) error {
 	return c.feed.Serve(request, rooms...)
 }
 
-// messages is the state with which a page begins to watch a room. The page asks for it when its feed is open, so that it misses no message.
-// A message that comes in the state and by the feed has the same ID in both.
+// messages is the state of a room when a page begins to watch it. The page requests the state after its feed is open, so that it misses no message.
+// If a message arrives both in the state and on the feed, it has the same ID in both.
 type messages struct {
 	Messages []message `json:"messages"`
 	Gap      bool      `json:"gap"` // see welcome

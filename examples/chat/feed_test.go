@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// watcher is a feed.
+// watcher is a client that reads a feed.
 type watcher struct {
 	io.Reader
 	t     *testing.T
 	lines *bufio.Scanner
-	id    string // of the last event
+	id    string // ID of the last event
 }
 
 // follow opens a feed of a room, or of several with &room= between them.
@@ -87,7 +87,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("got %+v", m)
 	}
 
-	// A client that comes back gets the messages that it has missed.
+	// A client that reconnects gets the messages that it has missed.
 	id := watch.id
 	ada.say("two", "k2")
 	ada.say("three", "k3")
@@ -95,7 +95,7 @@ func TestFeed(t *testing.T) {
 	if first, second := again.said(), again.said(); first.Text != "two" || second.Text != "three" {
 		t.Errorf("got %+v and %+v", first, second)
 	}
-	// A client with an ID that the hub doesn't know is told to ask for the messages.
+	// A client with an event ID that the hub doesn't know is told to request the messages.
 	if kind, data := follow(t, base, "lobby", "Last-Event-ID", "of-yesterday").next(); kind != "reset" {
 		t.Errorf("got %s %s", kind, data)
 	}

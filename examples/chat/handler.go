@@ -10,17 +10,17 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// files is the page. It has no build step.
+// files has the page, which needs no build step.
 //
 //go:embed page
 var files embed.FS
 
-// policy lets the page load what is served here, connect to here, and nothing else. That allows the WebSocket as well, since
-// 'self' includes the same host with the schemes ws and wss.
+// policy allows the page to load resources from this server and connect to it, and nothing else. That allows the WebSocket as well, since 'self'
+// includes the same host with the schemes ws and wss.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// newHandler returns the whole application. Requests must name one of hosts.
+// newHandler returns the whole application. Requests must have one of hosts as their host.
 func newHandler(c *chat, hosts []string) filo.Handler {
 	r := router.New()
 	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.Secure(middleware.SecureOptions{
@@ -35,9 +35,9 @@ func newHandler(c *chat, hosts []string) filo.Handler {
 
 	page, err := fs.Sub(files, "page")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the folder is embedded, so it exists
 	}
-	// A browser asks each time whether its copy is still the newest.
+	// With no-cache a browser checks on each use whether its copy is still current.
 	assets := static.New(page, static.Options{CacheControl: func(string) string { return "no-cache" }})
 	r.GET("/{path...}", assets.Serve)
 	return r.Serve

@@ -39,7 +39,7 @@ func gallery(c *filo.Ctx) error {
 	return c.HTML(200, page.String())
 }
 
-// asked holds the protocol and the client's address of a server's requests, by path.
+// asked records the protocol and the client's address of a server's requests, by path.
 type asked struct {
 	mu sync.Mutex
 	by map[string][2]string
@@ -58,7 +58,7 @@ func (a *asked) serve(next filo.Handler) filo.Handler {
 	}
 }
 
-// startTLS serves over TLS until the test ends, WebSockets by HTTP/2 too.
+// startTLS serves over TLS until the test ends, with WebSockets over HTTP/2.
 func (a *asked) startTLS(t *testing.T) (base string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -88,7 +88,7 @@ func (a *asked) startTLS(t *testing.T) (base string) {
 	return "https://" + listener.Addr().String()
 }
 
-// of returns the protocol and the client's address of a request whose path ends so.
+// of returns the protocol and the client's address of a request whose path has the suffix.
 func (a *asked) of(suffix string) (protocol, client string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ func (a *asked) of(suffix string) (protocol, client string) {
 	return "", ""
 }
 
-// By HTTP/2 a browser needs only one connection for a page, all of its images and a WebSocket.
+// Over HTTP/2 a browser needs only one connection for a page, all of its images and a WebSocket.
 func TestHTTP2Page(t *testing.T) {
 	a := asked{by: make(map[string][2]string)}
 	base := a.startTLS(t)

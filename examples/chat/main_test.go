@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start runs the example on a port of its own, and returns its address. It ends with the test.
+// start runs the example on a free port, and returns its address. It ends with the test.
 func start(t *testing.T) (base string) {
 	base, _ = startAt(t, "127.0.0.1:0")
 	return base
@@ -128,7 +128,7 @@ func TestPageIsSafe(t *testing.T) {
 				t.Errorf("%s has the URL %s", path, url)
 			}
 		}
-		// What visitors write is never markup.
+		// The page never treats what visitors write as markup.
 		if markup := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b`).FindString(body); markup != "" {
 			t.Errorf("%s has %s", path, markup)
 		}
@@ -160,7 +160,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// SIGTERM ends the program without an error, sockets are told 1001, and feeds end cleanly.
+// On SIGTERM the program ends without an error, WebSockets are closed with 1001, and feeds end cleanly.
 func TestSignal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")
@@ -199,7 +199,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
+// A page of another site whose name was made to resolve to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base := start(t)
 	sitetest.Hosts(t, base+"/rooms/lobby/messages")

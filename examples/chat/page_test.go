@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// tab is the page in a browser.
+// tab is a browser tab that shows the page.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -79,13 +79,13 @@ func (p tab) text(expression string) string {
 	return text
 }
 
-// shown returns the messages of the page, one a line, each with its author. A line begins with > if the message is the visitor's own, and
-// with ~ if the server hasn't confirmed it yet. The line of a gap is --.
+// shown is an expression for the messages on the page, one per line, each with its author. A line begins with > if the message is the visitor's own,
+// and with ~ if the server hasn't confirmed it yet. A gap is the line --.
 const shown = `[...document.querySelectorAll("#messages > li")].map(li => li.className === "gap" ? "--" :
 	(li.classList.contains("own") ? ">" : "") + (li.classList.contains("waits") ? "~" : "") +
 	li.querySelector("bdi").textContent + ": " + li.querySelector(".text").textContent).join("\n")`
 
-// sees waits until the page shows these messages and no others.
+// sees waits until the page shows exactly these messages.
 func (p tab) sees(messages ...string) {
 	p.t.Helper()
 	p.waitFor("the messages "+strings.Join(messages, ", "), shown+" === "+quote(strings.Join(messages, "\n")))
@@ -94,7 +94,7 @@ func (p tab) sees(messages ...string) {
 // waitFor waits until an expression of JavaScript is true.
 func (p tab) waitFor(what, expression string) {
 	p.t.Helper()
-	// Unlike animation frames, a timer also works in a window behind others.
+	// Unlike animation frames, a timer also works in a window that is behind other windows.
 	poll := chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(patience))
 	if _, err := chromedp.Run(p.ctx, poll); err != nil {
 		p.t.Fatalf("there isn't %s (%v); status %q, notice %q, messages\n%s", what, err,
@@ -138,12 +138,12 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1])
 	ben.sees(said[0], ">"+said[1])
 
-	// A visitor's own messages are marked as such, on the screen and for screen readers.
+	// A visitor's own messages are marked as their own, on the screen and for screen readers.
 	signed := `[...document.querySelectorAll("#messages .who")].map(p => p.innerText.split(/\s/)[0]).join()`
 	ada.waitFor("who said what", signed+` === "You,Ben"`)
 	ben.waitFor("who said what", signed+` === "Ada,You"`)
 
-	// What looks like markup is text.
+	// Text that looks like markup is shown as text.
 	markup := `Does <b>bold</b> work here? <img src=x onerror="document.title='bad'">`
 	ben.say(markup)
 	said = append(said, "Ben: "+markup)
@@ -165,7 +165,7 @@ func TestTwoPages(t *testing.T) {
 	ada.sees(">"+said[0], said[1], said[2], ">"+said[3])
 	ben.sees(">Ben: Quiet here.")
 
-	// After a return to the room, or a reload of the page, the history is there, and the page still knows which messages are its visitor's.
+	// After a return to the room, or a reload of the page, the page shows the history, and still knows which messages are from its visitor.
 	ben.room("lobby")
 	ben.sees(said[0], ">"+said[1], ">"+said[2], said[3])
 	ada.do("loading again", chromedp.Reload())
@@ -191,7 +191,7 @@ func TestNews(t *testing.T) {
 	p.room("lobby")
 	p.status("Connected")
 	ben := enter(t, base, "garden", "Ben", 0)
-	// The feed is for the rooms other than the socket's.
+	// The feed is for all rooms except the one of the WebSocket.
 	p.waitFor("the feed", `window.opened === "/feed?room=garden"`)
 	ben.say("One", "k1")
 	ben.say("Two", "k2")
@@ -203,7 +203,7 @@ func TestNews(t *testing.T) {
 	p.sees("Ben: One", "Ben: Two")
 }
 
-// When a server is started again, both pages connect to it, and messages that were typed meanwhile are sent.
+// When a server is restarted, both pages connect to it, and send the messages that were typed in the meantime.
 func TestServerRestarts(t *testing.T) {
 	base, stop := startAt(t, "127.0.0.1:0")
 	ctx := browser.Tab(t)
@@ -233,7 +233,7 @@ func TestServerRestarts(t *testing.T) {
 	ben.sees("Ada: One", "--", ">Ben: Two", "Ada: Three")
 }
 
-// A gap is shown once, although the feed reports it first, and then the socket does, too.
+// A gap is shown once, although the feed and then the WebSocket report it.
 func TestGapIsShownOnce(t *testing.T) {
 	base, stop := startAt(t, "127.0.0.1:0")
 	ctx := browser.Tab(t)
@@ -254,11 +254,11 @@ func TestGapIsShownOnce(t *testing.T) {
 	p.sees(">Ada: One", "--")
 }
 
-// A page connects again after its connection has broken, and misses no message that was sent meanwhile.
+// A page reconnects after its connection has broken, and gets the messages that were sent in between.
 func TestConnectionBreaks(t *testing.T) {
 	base := start(t)
 	p := tab{t, browser.Tab(t)}
-	// The test can break the connections that the page opens.
+	// Record the WebSockets that the page opens, so that the test can break them.
 	p.before(`window.sockets = []; window.WebSocket = class extends WebSocket { constructor(url) { super(url); sockets.push(this) } }`)
 	p.open(base, "lobby")
 	p.join("Ada")
@@ -268,7 +268,7 @@ func TestConnectionBreaks(t *testing.T) {
 	p.script(`window.blocked = WebSocket; window.WebSocket = class { constructor() { setTimeout(() => this.onclose({ code: 1006, reason: "" })) } close() {} }; sockets.at(-1).close()`)
 	ben.say("Two", "k2")
 	ben.say("Three", "k3")
-	// Without WebSockets the page gets messages by events.
+	// Without WebSockets the page gets messages from the feed.
 	p.status("Reading only")
 	p.sees("Ben: One", "Ben: Two", "Ben: Three")
 	ben.say("Four", "k4")
@@ -287,7 +287,7 @@ func TestConnectionBreaks(t *testing.T) {
 	p.sees("Ben: One", "Ben: Two", "Ben: Three", "Ben: Four", ">Ada: Do you hear me?", ">Ada: And now?")
 }
 
-// The page removes invisible characters, such as come with a pasted name: the server refuses names with them.
+// The page removes invisible characters, for example from a pasted name, since the server refuses names with such characters.
 func TestPastedName(t *testing.T) {
 	base := start(t)
 	p := tab{t, browser.Tab(t)}
@@ -324,7 +324,7 @@ func TestWatching(t *testing.T) {
 	p.sees("Ben: Before", "Ben: After")
 	p.waitFor("a name as it is", `[...document.querySelectorAll("#people bdi")].map(e => e.textContent).sort().join() === "<i>Cleo</i>,Ben,Dora"`)
 
-	// A refused message comes back to be changed. The test sends all messages at once, since a moment later one more would be accepted.
+	// A refused message returns to the input field. The test sends all messages at once, since a moment later another one would be accepted.
 	p.script(fmt.Sprintf(`for (let i = 0; i < %d; i++) {
 		document.querySelector("#text").value = i;
 		document.querySelector("#say").requestSubmit();
@@ -335,7 +335,7 @@ func TestWatching(t *testing.T) {
 		%s.split("\n").includes(">Dora: " + i) !== document.querySelector("#text").value.split("\n").includes(i))`, 3*burst, shown))
 }
 
-// before has JavaScript run before each page's own.
+// before runs JavaScript before the scripts of each page.
 func (p tab) before(code string) {
 	p.t.Helper()
 	p.do("preparing", chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxHistory is how many messages of a room are kept for visitors that come, or come back.
+// maxHistory is how many messages of a room are kept for visitors who enter it, for the first time or again.
 const maxHistory = 100
 
-// person is somebody in a room.
+// person is a visitor in a room.
 type person struct {
-	// ID is made of a secret of the visitor's page, so that it stays the same when the page connects again, and nobody else can take it.
+	// ID is derived from a secret of the visitor's page. So it stays the same when the page connects again, and no other visitor can use it.
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
@@ -19,13 +19,13 @@ type person struct {
 // message is one line of a conversation.
 type message struct {
 	Room string `json:"room"`
-	// ID is greater than the IDs of all messages before it, even of an earlier run of the program.
+	// ID is greater than the IDs of all earlier messages, even those of an earlier run of the program.
 	ID int64 `json:"id"`
 	// At is when it was said, in milliseconds of Unix time.
 	At   int64  `json:"at"`
 	From person `json:"from"`
 	Text string `json:"text"`
-	// Key is chosen by the page that has sent the message, which recognizes its message by it.
+	// Key is chosen by the page that sends the message, which recognizes its own message by the key.
 	Key string `json:"key"`
 }
 
@@ -34,18 +34,18 @@ type room struct {
 	name    string
 	people  map[string]*presence // by person.ID
 	history []message            // the last ones, in the order of their IDs
-	// forgotten is an ID: there may have been messages up to it that aren't in the history any more.
+	// forgotten is an ID: there may have been messages with IDs up to this one that are no longer in the history.
 	forgotten int64
-	left      time.Time // when the last person did
+	left      time.Time // when the last person left
 }
 
-// presence is a person with one connection or several: a page may connect again before its old connection is known to be dead.
+// presence is a person and the number of their connections. A page may connect again before the server notices that its old connection is dead.
 type presence struct {
 	person
 	conns int
 }
 
-// enter adds a connection of a person. It reports whether that changes what the others see.
+// enter adds a connection of a person. It reports whether the person is new in the room, or has another name.
 func (r *room) enter(p person) (news bool) {
 	there := r.people[p.ID]
 	if there == nil {
@@ -58,7 +58,7 @@ func (r *room) enter(p person) (news bool) {
 	return news
 }
 
-// leave takes a connection of a person out. It reports whether that was the last one.
+// leave removes a connection of a person. It reports whether that was the person's last connection.
 func (r *room) leave(id string) (gone bool) {
 	there := r.people[id]
 	there.conns--
@@ -69,7 +69,7 @@ func (r *room) leave(id string) (gone bool) {
 	return true
 }
 
-// present returns who is there, by name.
+// present returns the people in the room, sorted by name.
 func (r *room) present() []person {
 	people := make([]person, 0, len(r.people))
 	for _, p := range r.people {
@@ -88,7 +88,7 @@ func (r *room) add(m message) {
 	r.history = append(r.history, m)
 }
 
-// has reports whether a person's message is in the history, by the key that the page has given it.
+// has reports whether the history contains a message from a person with this key.
 func (r *room) has(from, key string) bool {
 	return slices.ContainsFunc(r.history, func(m message) bool { return m.From.ID == from && m.Key == key })
 }

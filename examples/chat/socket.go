@@ -18,13 +18,13 @@ import (
 const (
 	// maxIncoming limits the size of a message from a page, in bytes: the longest text, and what JSON adds to it.
 	maxIncoming = 4*maxText + 4096
-	// maxQueued is how much may wait for a slow page: more than the whole history of a room, in JSON. A page for which more would wait is
-	// disconnected, and comes back for the messages that it has missed.
+	// maxQueued is how much may wait for a slow page: more than the whole history of a room, in JSON. If more would have to wait, the page is
+	// disconnected. It connects again, and gets the messages that it has missed.
 	maxQueued = 2 << 20
-	// A visitor may send this many messages at once, and then one in this time.
+	// A visitor may send burst messages at once, and then one for each period of every.
 	burst = 8
 	every = time.Second
-	// maxRefused is how many messages in a row may be refused for that before the visitor is disconnected.
+	// maxRefused is how many messages in a row may exceed this rate before the visitor is disconnected.
 	maxRefused = 50
 )
 
@@ -36,13 +36,13 @@ type visitor struct {
 	refused int // messages refused in a row
 }
 
-// visitorKey is the key under which a request holds the arrival for OnOpen.
+// visitorKey is the key under which a request stores the arrival for OnOpen.
 type visitorKey struct{}
 
-// arrival is a visitor who wants to enter.
+// arrival is a visitor who wants to enter a room.
 type arrival struct {
 	*visitor
-	after int64 // the last message that its page has
+	after int64 // the ID of the last message that the visitor's page has; 0: none
 }
 
 // newSocket returns the handler of the WebSockets of rooms.
@@ -79,7 +79,7 @@ func newSocket(c *chat) filo.Handler {
 	}
 }
 
-// arrivalOf returns the visitor who wants to enter by a request.
+// arrivalOf parses a request to enter a room.
 func arrivalOf(request *filo.Ctx) (arrival, error) {
 	room, name, secret := request.Param("room"), request.Query("name"), request.Query("visitor")
 	after, err := afterOf(request)
@@ -91,7 +91,7 @@ func arrivalOf(request *filo.Ctx) (arrival, error) {
 	return arrival{&visitor{person: who, room: room, limit: rate.NewLimiter(rate.Every(every), burst)}, after}, nil
 }
 
-// afterOf returns the ID of the last message that a page has; 0 if it has none.
+// afterOf returns the ID of the last message that the requesting page has, or 0 if it has none.
 func afterOf(request *filo.Ctx) (int64, error) {
 	given := request.Query("after")
 	if given == "" {
@@ -104,7 +104,7 @@ func afterOf(request *filo.Ctx) (int64, error) {
 	return after, nil
 }
 
-// heard handles a message from a page: JSON with a text, and a key by which the page recognizes it.
+// heard handles a message from a page: JSON with a text, and a key by which the page recognizes its message.
 func (c *chat) heard(conn *websocket.Conn, v *visitor, kind websocket.MessageType, b []byte) error {
 	if kind != websocket.Text {
 		return &websocket.CloseError{Code: websocket.StatusUnsupportedData, Reason: "messages are text"}

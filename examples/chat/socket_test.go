@@ -16,15 +16,15 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// client is a page's socket.
+// client is a WebSocket of a page.
 type client struct {
 	t    *testing.T
 	conn *websocket.Conn
 	you  person
-	hi   event // the event that has welcomed it
+	hi   event // the welcome event
 }
 
-// event is any message that a socket is sent.
+// event is any message that the server sends on a WebSocket.
 type event struct {
 	Type     string
 	You      person
@@ -38,7 +38,7 @@ type event struct {
 	Reason string
 }
 
-// dial opens a socket with a query, and fields of a header.
+// dial opens a WebSocket with a query and header fields.
 func dial(t *testing.T, base, room string, query url.Values, header http.Header) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -48,7 +48,7 @@ func dial(t *testing.T, base, room string, query url.Values, header http.Header)
 	})
 }
 
-// enter opens a socket for a person whose page has the messages up to the ID after.
+// enter opens a WebSocket for a person whose page has the messages with IDs up to after.
 func enter(t *testing.T, base, room, name string, after int64) *client {
 	t.Helper()
 	c, err := tryEnter(t, base, room, name, after)
@@ -91,7 +91,7 @@ func (c *client) read() (e event, err error) {
 	return e, err
 }
 
-// next returns the next event, which must be of the kind.
+// next returns the next event, which must have the type kind.
 func (c *client) next(kind string) event {
 	c.t.Helper()
 	e, err := c.read()
@@ -158,7 +158,7 @@ func TestConversation(t *testing.T) {
 		t.Errorf("got %+v", m.message)
 	}
 
-	// The other room hasn't got that message: there, the next one is the first.
+	// The other room didn't get that message: its first message is the next one.
 	elsewhere.say("Nobody here?", "k2")
 	if m := elsewhere.next("message"); m.Text != "Nobody here?" {
 		t.Errorf("got %+v", m)
@@ -182,7 +182,7 @@ func TestComingBack(t *testing.T) {
 		ben.next("message")
 	}
 
-	// A person who comes back before the old connection is known to be dead is in the room once, with the same ID.
+	// A person who reconnects before the server notices that the old connection is dead is in the room once, with the same ID.
 	again := enter(t, base, "lobby", "Ben", ids[2])
 	if got := texts(again.hi.Messages); got != "Ada: 3, Ada: 4" || again.hi.Gap || len(again.hi.People) != 2 || again.you != ben.you {
 		t.Errorf("got %s and %+v", got, again.hi)
@@ -197,7 +197,7 @@ func TestComingBack(t *testing.T) {
 	if m := again.next("message"); m.Text != "5" {
 		t.Errorf("got %+v", m)
 	}
-	// The others are told of a changed name, and of nothing else.
+	// The others are told of the changed name, and of nothing else.
 	query := url.Values{"name": {"Benedikt"}, "visitor": {secretOf("Ben")}}
 	renamed, _, err := dial(t, base, "lobby", query, nil)
 	if err != nil {
@@ -227,10 +227,10 @@ func TestComingBack(t *testing.T) {
 	}
 }
 
-// Everybody gets every message once and in order, even a visitor who leaves and comes back meanwhile.
+// Every visitor gets every message once and in order, even one who leaves and comes back in between.
 func TestManyAtOnce(t *testing.T) {
 	base := start(t)
-	const visitors, each = 12, burst // all of it is kept
+	const visitors, each = 12, burst // few enough messages that all are in the history
 	failed := make(chan error, visitors)
 	for n := range visitors {
 		go func() { failed <- visitTwice(t, base, fmt.Sprint("Visitor ", n), each, visitors*each) }()
@@ -245,7 +245,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// visitTwice sends a number of messages, half of them at a second visit, and returns when it has got the messages of all visitors.
+// visitTwice sends as many messages as each says, half of them on a second visit, and returns when it has received the messages of all visitors.
 func visitTwice(t *testing.T, base, name string, each, all int) error {
 	var got []message
 	for visit := range 2 {
@@ -332,7 +332,7 @@ func TestTooFast(t *testing.T) {
 	base := start(t)
 	ada := enter(t, base, "lobby", "Ada", 0)
 	go func() {
-		// So many messages exceed the rate even on a slow machine.
+		// This many messages exceed the rate even on a slow machine.
 		for i := range 50 * (burst + maxRefused) {
 			b := fmt.Appendf(nil, `{"text":"%d","key":"k%d"}`, i, i)
 			if ada.conn.Write(t.Context(), websocket.MessageText, b) != nil {
@@ -410,14 +410,14 @@ func TestSlowVisitor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.CloseNow()
-	// The room's first message shows that Ada is in it, which the handshake alone doesn't.
+	// The first event shows that Ada is in the room. A completed handshake doesn't.
 	if _, _, err := conn.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ben := person{ID: "ben", Name: "Ben"}
 	said := 0
 	for ; ; said++ {
-		// Leaving takes a moment of its own.
+		// The server may notice only later that Ada has left.
 		if _, _, people := c.look("lobby", 0); people == 0 {
 			break
 		}
@@ -431,11 +431,11 @@ func TestSlowVisitor(t *testing.T) {
 	}
 }
 
-// Everything that a visitor can make grow has a limit, and visitors are told if messages were forgotten because of a limit.
+// Everything that visitors can add to has a limit, and visitors are told if messages were dropped because of a limit.
 func TestLimits(t *testing.T) {
 	c := newChat(time.Now)
 	server := servertest.New(t, newHandler(c, []string{"filo.test"}))
-	// open opens a room that somebody has just left.
+	// open opens a room that a person has just left.
 	open := func(name string) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -468,7 +468,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 
-	// Rooms without people make place for others, and a visitor who comes back to such a room is told that messages may be missing.
+	// Empty rooms are dropped to make space for others, and a visitor who returns to such a room is told that messages may be missing.
 	for i := range 2 * maxRooms {
 		open(fmt.Sprint(i))
 	}

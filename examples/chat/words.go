@@ -26,7 +26,7 @@ func checkRoom(name string) error {
 	return nil
 }
 
-// checkName trims the name of a person, and says what is wrong with it.
+// checkName trims the name of a person, and returns an error if the name isn't valid.
 func checkName(name *string) error {
 	*name = strings.Join(strings.Fields(*name), " ")
 	switch n := utf8.RuneCountInString(*name); {
@@ -38,7 +38,7 @@ func checkName(name *string) error {
 	return nil
 }
 
-// checkText trims what somebody says, and returns what is wrong with it, or "".
+// checkText trims the text of a message. It returns what is wrong with the text, or "".
 func checkText(text *string) (fault string) {
 	*text = strings.TrimSpace(*text)
 	switch n := utf8.RuneCountInString(*text); {
@@ -52,14 +52,14 @@ func checkText(text *string) (fault string) {
 	return ""
 }
 
-// misleading reports whether a character is invisible and may change how others are shown, for example in which order. The joiners are
-// allowed, since scripts and emoji need them.
+// misleading reports whether a character is invisible and may change how other characters are shown, for example their order. The joiners aren't
+// misleading, since scripts and emoji need them.
 func misleading(r rune) bool {
 	const nonJoiner, joiner = '\u200C', '\u200D'
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != nonJoiner && r != joiner || r == utf8.RuneError
 }
 
-// checkKey says what is wrong with a key that a page has chosen.
+// checkKey returns an error if a key that a page has chosen isn't valid.
 func checkKey(key string) error {
 	if key == "" || len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return filo.Error(http.StatusBadRequest, "a key has 1 to "+strconv.Itoa(maxKey)+" printable ASCII characters")

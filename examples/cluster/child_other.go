@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// childAttributes keeps Ctrl-C from a child, so that this program ends the children in order.
+// childAttributes keeps Ctrl-C from a child process, so that this program can end the children in order.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

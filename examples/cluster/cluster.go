@@ -21,29 +21,29 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// names are the instances' names, as haproxy.cfg has them.
+// names are the instances' names, which haproxy.cfg also uses.
 var names = []string{"one", "two", "three"}
 
 //go:embed haproxy.cfg
 var haproxyConfig string
 
-// startTime is how long a program may take until it answers, even on a busy machine.
+// startTime is how long a program may take until it answers. It is long enough for a busy machine.
 const startTime = time.Minute
 
-// cluster holds all the programs. This program starts them, and they end with it.
+// cluster holds the processes that this program has started. They end when this program ends.
 type cluster struct {
 	dir  string
-	self string // this program
+	self string // the path of this program
 
 	mu         sync.Mutex
 	instances  map[string]*process // guarded by mu, like all fields below
 	restarting bool
-	rounds     int // how many rounds of restarts are over
+	rounds     int // how many rounds of restarts have ended
 	failed     error
 	next       int // the index in names of the instance to kill next
 }
 
-// process is an instance that runs, or has run.
+// process is the process of an instance, which may have ended.
 type process struct {
 	*exec.Cmd
 	state  string // "starting", "ready", "draining" or "down"
@@ -51,7 +51,7 @@ type process struct {
 	ended  chan struct{}
 }
 
-// runCluster starts Redis, the instances and HAProxy, and serves the page until ctx ends, or until one of these programs ends by itself.
+// runCluster starts Redis, the instances and HAProxy, and serves the page until ctx ends, or until Redis or HAProxy ends unexpectedly.
 func runCluster(ctx context.Context, addr string, stdout io.Writer) (err error) {
 	paths := make(map[string]string)
 	for _, name := range []string{"redis-server", "haproxy"} {
@@ -91,7 +91,7 @@ func runCluster(ctx context.Context, addr string, stdout io.Writer) (err error) 
 		return nil
 	}
 	redis := c.command(ctx, paths["redis-server"], "--port", "0", "--unixsocket", redisSocket(dir), "--dir", dir, "--save", "", "--appendonly", "yes")
-	redis.Stdout = nil // it prints much
+	redis.Stdout = nil // Redis prints too much
 	if err := keep(redis); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func runCluster(ctx context.Context, addr string, stdout io.Writer) (err error) 
 	return err
 }
 
-// command returns a command that ends with ctx, or with this process.
+// command returns a command that gets SIGTERM when ctx ends.
 func (c *cluster) command(ctx context.Context, path string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, path, args...)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
@@ -145,7 +145,7 @@ func (c *cluster) startHAProxy(ctx context.Context, path string, listener net.Li
 	}
 	defer file.Close()
 	command := c.command(ctx, path, "-q", "-f", config)
-	command.ExtraFiles = []*os.File{file} // descriptor 3
+	command.ExtraFiles = []*os.File{file} // file descriptor 3 in the child
 	if err := keep(command); err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (c *cluster) startHAProxy(ctx context.Context, path string, listener net.Li
 func (c *cluster) start(name string) error {
 	// An instance is ended by stop, not by a context, so that it may drain.
 	command := c.command(context.Background(), c.self, "-instance", name, "-dir", c.dir)
-	os.Remove(instanceSocket(c.dir, name)) // of an instance that was killed
+	os.Remove(instanceSocket(c.dir, name)) // a killed instance leaves its socket file
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("starting instance %s: %w", name, err)
 	}
@@ -234,13 +234,13 @@ func (c *cluster) awaitReady(ctx context.Context, name string) error {
 	return nil
 }
 
-// stop ends an instance by a signal, and waits for its end.
+// stop sends a signal to an instance, and waits until the instance has ended.
 func (c *cluster) stop(name string, signal syscall.Signal) {
 	p := c.instance(name)
 	if signal == syscall.SIGTERM {
 		c.setState(p, "draining")
 	}
-	p.Process.Signal(signal) // it fails if the instance has ended
+	p.Process.Signal(signal) // an error means that the instance has already ended
 	<-p.ended
 }
 
@@ -250,7 +250,7 @@ func (c *cluster) stopAll() {
 	all := slices.Collect(maps.Values(c.instances))
 	c.mu.Unlock()
 	for _, p := range all {
-		p.Process.Kill() // no client can reach it any more
+		p.Process.Kill() // no client can reach the instance any more
 		<-p.ended
 	}
 }
@@ -265,7 +265,7 @@ func (c *cluster) restart(ctx context.Context, signal syscall.Signal, names ...s
 		if err := c.awaitReady(ctx, name); err != nil {
 			return err
 		}
-		// HAProxy knows it again after its next check.
+		// HAProxy uses the instance again after its next check.
 		select {
 		case <-time.After(500 * time.Millisecond):
 		case <-ctx.Done():
@@ -277,7 +277,7 @@ func (c *cluster) restart(ctx context.Context, signal syscall.Signal, names ...s
 
 var errEnded = errors.New("it has ended")
 
-// await calls a function until it succeeds, for startTime at most.
+// await calls a function until it succeeds, for at most startTime.
 func await(ctx context.Context, try func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()

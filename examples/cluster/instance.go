@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// kept is how many messages a page begins with.
+	// kept is how many messages Redis keeps, with which a page begins.
 	kept = 300
 	// maxText is how long a message may be, in bytes.
 	maxText = 500
@@ -41,7 +41,7 @@ type instance struct {
 	hub   *sse.Hub
 }
 
-// message is what a user has said. The page has chosen the key: a message that it sends again has the same one.
+// message is a user's message. The page chooses the key. If the page sends a message again, it uses the same key.
 type message struct {
 	Key  string `json:"key"`
 	Text string `json:"text"`
@@ -49,9 +49,9 @@ type message struct {
 	At   int64  `json:"at"` // in milliseconds since 1970
 }
 
-// runInstance serves on a socket in dir until ctx ends: then its probe turns red, HAProxy sends it no new requests, and it shuts down.
+// runInstance serves on a socket in dir until ctx ends. Then its readiness probe fails, HAProxy sends it no new requests, and it shuts down.
 func runInstance(ctx context.Context, name, dir string) error {
-	logging.Disable() // what go-redis would log again and again, redisfilo logs once a minute
+	logging.Disable() // go-redis would log an outage again and again; redisfilo logs it once a minute
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: redisSocket(dir), ContextTimeoutEnabled: true})
 	defer client.Close()
 	shared := redisfilo.New(client)
@@ -78,8 +78,8 @@ func (i *instance) routes(shared *redisfilo.Redis, probes *health.Health) filo.H
 	r.POST("/say", i.say,
 		ratelimit.New(1000, 10*time.Second, ratelimit.Options{Store: shared.RateLimits("say", redisfilo.Open)}),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 4 << 10}),
-		// A message that a page sends again, since it hasn't got the answer, is published once. A key that a killed instance has claimed is
-		// free after 5 s.
+		// A page sends a message again if it gets no answer. The message is published once nevertheless. If an instance is killed while it handles a
+		// key, another instance can use the key after 5 s.
 		idempotency.New(idempotency.Options{
 			Scope: func(*filo.Ctx) []byte { return []byte("everybody") }, Store: shared.Idempotency(redisfilo.Refuse),
 			TTL: 10 * time.Minute, MaxRun: 5 * time.Second, Required: true,
@@ -88,7 +88,8 @@ func (i *instance) routes(shared *redisfilo.Redis, probes *health.Health) filo.H
 	return r.Serve
 }
 
-// say keeps a message, and publishes it to the pages of all instances. The session counts its user's messages, whichever instance got them.
+// say stores a message, and publishes it to the pages of all instances. The session counts the user's messages, no matter which instances received
+// them.
 func (i *instance) say(c *filo.Ctx) error {
 	var said struct {
 		Key  string `json:"key" required:"true"`
@@ -117,7 +118,7 @@ func (i *instance) say(c *filo.Ctx) error {
 	return c.JSON(200, map[string]any{"by": i.name, "said": count + 1})
 }
 
-// publish keeps a message before it publishes it, so that a page that is told of a gap finds the message among the kept ones.
+// publish stores a message before it publishes it. So a page that learns of a gap finds the message among the stored ones.
 func (i *instance) publish(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -147,7 +148,7 @@ func (i *instance) messages(c *filo.Ctx) error {
 	return c.JSON(200, all)
 }
 
-// feed sends the messages after the client's last event, whichever instance has sent that event, and then all further messages. The cookie
+// feed sends the messages after the client's last event, no matter which instance sent that event, and then all further messages. The cookie
 // tells the page which instance serves it.
 func (i *instance) feed(c *filo.Ctx) error {
 	if err := c.Response.SetCookie(&filo.Cookie{Name: "feed", Value: i.name, Path: "/", SameSite: filo.SameSiteLax}); err != nil {

@@ -1,12 +1,12 @@
-// Command cluster is a chat that three instances serve, behind HAProxy, with Redis. It starts all of them, without containers, and its page
-// shows which instance serves each request while they are restarted one by one.
+// Command cluster is a chat that three instances serve behind HAProxy, with Redis. It starts all of these processes, without containers. Its page
+// shows which instance serves each request while the instances are restarted one by one.
 //
 //	go run ./cluster                  # http://localhost:8080; needs haproxy and redis-server in PATH
 //	go run ./cluster -addr :9000
 //	curl -X POST localhost:8080/cluster/restart      # one instance after the other
 //	curl -X POST localhost:8080/cluster/kill         # one of them with SIGKILL
 //
-// Ctrl-C ends all of it. Nothing is kept: Redis writes to a temporary directory.
+// Ctrl-C ends all processes. No data is kept: Redis writes to a temporary directory.
 package main
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// drainTime is how long an instance serves on after its readiness probe has turned red: HAProxy needs two failed checks, one every
-// 200 ms.
+// drainTime is how long an instance continues to serve after its readiness probe has begun to fail. HAProxy needs two failed checks to notice, and
+// makes one every 200 ms.
 const drainTime = time.Second
 
 func main() { program.Main("cluster", run) }
 
-// run starts everything, and serves until ctx ends. With -instance it is one of the instances.
+// run starts the cluster, and serves until ctx ends. With -instance it runs one of the instances instead.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	addr := flags.String("addr", "localhost:8080", "TCP `address` on which HAProxy listens; there is no login")

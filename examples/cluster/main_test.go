@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start runs everything, and returns HAProxy's address. It ends with the test.
+// start runs the cluster until the test ends, and returns HAProxy's address.
 func start(t *testing.T) (base string) {
 	t.Helper()
 	for _, name := range []string{"redis-server", "haproxy"} {
@@ -60,7 +60,7 @@ func start(t *testing.T) (base string) {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// Anything but a valid message is refused, and each instance tells its name.
+// Only valid messages are accepted, and each instance answers with its name.
 func TestSay(t *testing.T) {
 	base := start(t)
 	for _, test := range []struct {
@@ -68,7 +68,7 @@ func TestSay(t *testing.T) {
 		status    int
 	}{
 		{`{"key":"k","text":"hello"}`, "k", 200},
-		{`{"key":"k","text":"hello"}`, "k", 200}, // it gets the answer to the first message
+		{`{"key":"k","text":"hello"}`, "k", 200}, // a repetition gets the answer to the first request
 		{`{"key":"k","text":"another"}`, "k", 422},
 		{`{"key":"l","text":"hello"}`, "", 400},
 		{`{"key":"l"}`, "l", 422},
@@ -102,7 +102,7 @@ func TestSay(t *testing.T) {
 	}
 }
 
-// js returns the value of an expression.
+// js returns the value of a JavaScript expression.
 func js[T any](t *testing.T, tab context.Context, expression string) T {
 	t.Helper()
 	value, err := chromedp.Run(tab, chromedp.Evaluate[T](expression))
@@ -112,7 +112,7 @@ func js[T any](t *testing.T, tab context.Context, expression string) T {
 	return value
 }
 
-// wait waits until an expression is true.
+// wait waits until a JavaScript expression is true.
 func wait(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
 	poll := chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(patience))
@@ -121,13 +121,13 @@ func wait(t *testing.T, tab context.Context, expression string) {
 	}
 }
 
-// Two pages talk and listen while the instances are restarted one by one, and then while one of them is killed. No message is lost, and
-// none is shown twice. During orderly restarts no message is even received twice, and no page is told of a gap.
+// One page talks and another one listens while the instances are restarted one by one, and then while one of them is killed. No message is lost, and
+// none is shown twice. During orderly restarts, no message is received twice either, and no page is told of a gap.
 func TestRestarts(t *testing.T) {
 	base := start(t)
 	talker := browser.Tab(t)
 	listener := browser.Another(t, talker)
-	// Requests that a killed instance doesn't answer are errors to the browser.
+	// The browser logs requests that a killed instance doesn't answer as errors.
 	browser.Allow(talker, `Failed to load resource: (the server responded with a status of (409|502|503)|net::ERR_)`)
 	for _, tab := range []context.Context{talker, listener} {
 		if err := chromedp.Do(tab, chromedp.Navigate(base)); err != nil {
@@ -168,7 +168,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// phone shows the page in a window like that of a phone, and checks that the page isn't wider.
+// phone shows the page in a window of a phone's size, and checks that the page isn't wider than the window.
 func phone(t *testing.T, tab context.Context) {
 	t.Helper()
 	if err := chromedp.Do(tab, chromedp.EmulateViewport(390, 800, chromedp.EmulateMobile)); err != nil {
@@ -180,7 +180,7 @@ func phone(t *testing.T, tab context.Context) {
 	browser.Screenshot(t, tab, "docs/cluster-phone.png")
 }
 
-// settle silences the talker, and waits until both pages show exactly its messages.
+// settle stops the talking page, and waits until both pages show exactly its messages.
 func settle(t *testing.T, talker, listener context.Context) {
 	t.Helper()
 	js[chromedp.Void](t, talker, `document.getElementById("talk").click()`)

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// files is the page. It has no build step.
+// files has the page, which needs no build step.
 //
 //go:embed page
 var files embed.FS
@@ -20,11 +20,11 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// routes returns the supervisor's handler: the page, and the actions that the page starts. Restarts end with ctx.
+// routes returns the supervisor's handler: the page, and the actions that the page starts. A restart in progress ends when ctx ends.
 func (c *cluster) routes(ctx context.Context) filo.Handler {
 	page, err := fs.Sub(files, "page")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the folder is embedded, so it exists
 	}
 	assets := static.New(page, static.Options{CacheControl: func(string) string { return "no-cache" }})
 	r := router.New()
@@ -41,7 +41,7 @@ func (c *cluster) routes(ctx context.Context) filo.Handler {
 	return r.Serve
 }
 
-// begin begins a restart, unless another one is still going on.
+// begin begins a restart, unless another one is still in progress.
 func (c *cluster) begin(request *filo.Ctx, restart func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,12 +10,11 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// bufferedEcho is the largest announced body that is read whole before it is sent back. Above it, and for
-// a chunked body, the echo streams: it answers while the request is still arriving and holds one buffer,
-// so its memory doesn't depend on the body's length.
+// bufferedEcho is the largest announced length of a body that is read whole before it is sent back. Longer bodies and chunked ones are streamed: the
+// answer begins while the request is still arriving. Streaming holds one buffer, so its memory doesn't depend on the body's length.
 const bufferedEcho = 64 << 10
 
-// newHandler returns the example's whole site. scheme is the one in the commands that the page shows.
+// newHandler returns the example's whole site. scheme is the URL scheme in the commands that the page shows.
 func newHandler(scheme string) filo.Handler {
 	page := newPage(scheme)
 	return func(c *filo.Ctx) error {
@@ -32,8 +31,7 @@ func newHandler(scheme string) filo.Handler {
 	}
 }
 
-// only runs h for the allowed methods and answers others with 405 and the list of what is allowed
-// (RFC 9110, 15.5.6).
+// only runs h for the allowed methods, and answers other methods with 405 and the list of allowed ones (RFC 9110, 15.5.6).
 func only(c *filo.Ctx, h filo.Handler, allowed ...string) error {
 	method := c.Method()
 	allow := ""
@@ -57,7 +55,7 @@ func hello(c *filo.Ctx) error {
 // echo answers with the request's body under its own Content-Type.
 func echo(c *filo.Ctx) error {
 	contentType := cmp.Or(c.Request.ContentType(), "application/octet-stream")
-	// The answer's content is the sender's, so a browser must not guess another type for it, such as HTML.
+	// The sender controls the answer's content, so a browser must not guess another type for it, such as HTML.
 	c.Response.Header.Set("X-Content-Type-Options", "nosniff")
 
 	length := c.Request.ContentLength()
@@ -72,11 +70,10 @@ func echo(c *filo.Ctx) error {
 	c.SetMaxBodyBytes(-1)
 	c.Response.Header.Set("Content-Type", contentType)
 	if length >= 0 {
-		// Without a length the answer goes in chunks, or to an HTTP/1.0 client until the connection closes.
+		// Without Content-Length the answer would be chunked or, for an HTTP/1.0 client, end with the connection.
 		c.Response.Header.Set("Content-Length", strconv.FormatInt(length, 10))
 	}
-	// The first Read asks a client that sent "Expect: 100-continue" for its body, and comes before the
-	// first Write, so the 100 precedes the answer's head.
+	// The first Read sends a 100 to a client that expects it. It comes before the first Write, so the 100 precedes the answer's head.
 	if _, err := io.Copy(c.Stream(), c.BodyReader()); err != nil {
 		return fmt.Errorf("echo: %w", err)
 	}

@@ -1,4 +1,5 @@
-// Command echo has a greeting, an echo that streams, and a page that shows what runs. It shuts down gracefully on SIGINT and SIGTERM.
+// Command echo has a greeting, an echo that streams, and a page that shows the running program and its counters. It shuts down gracefully on SIGINT
+// and SIGTERM.
 package main
 
 import (
@@ -23,7 +24,7 @@ const shutdownGrace = 10 * time.Second
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // from then on a second signal ends the process at once
 	err := run(ctx, os.Args[1:], os.Stdout)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "echo:", err)
@@ -91,7 +92,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		Driver:                cfg.driver,
 		Leaders:               cfg.leaders,
 		GracePeriod:           shutdownGrace,
-		HTTP2:                 filo.HTTP2Options{Unencrypted: cfg.h2c}, // over TLS it is there by default
+		HTTP2:                 filo.HTTP2Options{Unencrypted: cfg.h2c}, // over TLS, HTTP/2 is enabled by default
 	}
 	if cfg.selfSigned {
 		certificate, err := selfsigned.Certificate()

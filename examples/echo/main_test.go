@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // patience bounds each wait of a test. It is long, since the machine may be busy.
 const patience = time.Minute
 
-// running is the example under test, listening on a port of its own.
+// running is the example under test, listening on a free port.
 type running struct {
 	base string // "http://127.0.0.1:port"
 	addr string
@@ -66,7 +66,7 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// exchange sends raw bytes and returns everything that comes back until the server closes.
+// exchange sends raw bytes and returns everything that the server sends until it closes the connection.
 func (r *running) exchange(t *testing.T, request string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", r.addr)
@@ -174,7 +174,7 @@ func TestPageShowsLiveNumbers(t *testing.T) {
 	}
 }
 
-// pattern is a reader of n bytes. They look random, so a test notices a piece in the wrong place.
+// pattern returns a reader of n bytes that look random, so that a test notices a piece in the wrong position.
 func pattern(n int64) io.Reader { return io.LimitReader(&counting{}, n) }
 
 type counting struct{ n uint32 }
@@ -274,7 +274,7 @@ func TestRunRefusesBadFlags(t *testing.T) {
 	}
 }
 
-// writeCert makes a certificate for 127.0.0.1 and returns its files.
+// writeCert writes a certificate for 127.0.0.1 and its key to files, and returns the files' names.
 func writeCert(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
 	cert, err := selfsigned.Certificate()
@@ -320,7 +320,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A client of HTTP/2 is served by HTTP/2 on the port with TLS and on the port without.
+// An HTTP/2 client is served over HTTP/2, both with and without TLS.
 func TestHTTP2(t *testing.T) {
 	transport := &http.Transport{Protocols: new(http.Protocols), TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	transport.Protocols.SetHTTP2(true)

@@ -18,7 +18,7 @@ var pageHTML string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// page is GET /: what runs, what to try, and the server's counters as they are now.
+// page is the handler of GET /. It shows the running program, commands to try, and the server's current counters.
 type page struct {
 	scheme  string
 	started time.Time
@@ -67,6 +67,6 @@ func (p *page) serve(c *filo.Ctx) error {
 		return fmt.Errorf("page: %w", err)
 	}
 	c.Response.Header.Set("Cache-Control", "no-store")
-	// The buffer is this request's own, so it can be given away instead of copied.
+	// Only this request uses the buffer, so the response can take it without a copy.
 	return c.BytesNoCopy(http.StatusOK, "text/html; charset=utf-8", buf.Bytes())
 }

@@ -28,7 +28,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	}
 	browser.Screenshot(t, tab, "docs/echo.png")
 
-	// The page updates its numbers, and says so when it can't any more.
+	// The page updates its numbers, and says so when it no longer can.
 	first, err := chromedp.Run(tab, chromedp.Evaluate[string](numbers))
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +45,7 @@ func TestPageInTheBrowser(t *testing.T) {
 	waitFor(`document.querySelector("#state").textContent.startsWith("The server doesn’t answer")`)
 }
 
-// The page names the driver that serves it, and a command that ends this process, but no other process of the same
-// name.
+// The page names the driver that serves it. It also shows a command that ends this process, but no other process with the same name.
 func TestPageSaysWhatRuns(t *testing.T) {
 	for _, tc := range []struct{ args, has, lacks string }{
 		{"-leaders=1", "It runs its loop driver", "blocking driver"},

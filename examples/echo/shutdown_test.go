@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A request that has begun is answered after the signal, and its connection is told to close.
+// A request that has begun is answered after the signal, with Connection: close.
 func TestShutdownLetsARunningRequestFinish(t *testing.T) {
 	r := start(t)
 	conn, err := net.Dial("tcp", r.addr)
@@ -57,7 +57,7 @@ func TestShutdownLetsARunningRequestFinish(t *testing.T) {
 	}
 }
 
-// waitRefused waits until nobody listens on addr.
+// waitRefused waits until no process listens on addr.
 func waitRefused(t *testing.T, addr string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -73,7 +73,7 @@ func waitRefused(t *testing.T, addr string) {
 	}
 }
 
-// program is the example as a process of its own.
+// program is the example in a separate process.
 type program struct {
 	*exec.Cmd
 	addr string
@@ -107,8 +107,8 @@ func startProgram(t *testing.T) *program {
 	return p
 }
 
-// Under load, SIGTERM loses no request that was begun, and the process exits with code 0 within a second. A busy machine may add to that
-// time, but not in each attempt.
+// Under load, no request that was begun is lost after SIGTERM, and the process exits with code 0 within a second. On a busy machine it may take
+// longer, but not in every attempt.
 func TestSIGTERMUnderLoad(t *testing.T) {
 	const tries = 5
 	var took []time.Duration
@@ -135,7 +135,7 @@ func terminateUnderLoad(t *testing.T) (took time.Duration) {
 			}
 		})
 	}
-	time.Sleep(200 * time.Millisecond) // the time under load, not a wait for something
+	time.Sleep(200 * time.Millisecond) // how long the load lasts before the signal; it doesn't wait for an event
 
 	signalled := time.Now()
 	p.Process.Signal(syscall.SIGTERM)
@@ -157,9 +157,9 @@ func terminateUnderLoad(t *testing.T) (took time.Duration) {
 	return took
 }
 
-// callUntilClosed sends one request after the other on a connection until the server says that it closes, or stop is closed. It returns an
-// error if a request got a part of an answer only. If the connection ended before the first byte of the answer, that isn't an error, since
-// the client may repeat the request: RFC 9112, 9.5.
+// callUntilClosed sends one request after the other on a connection until an answer has Connection: close, or stop is closed. It returns an error if
+// it gets only a part of an answer. It isn't an error if the connection ends before the first byte of an answer, since the client may then repeat the
+// request: RFC 9112, 9.5.
 func callUntilClosed(addr string, stop <-chan struct{}) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -213,7 +213,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatalf("the process ended (%v) while a request was running", err)
 	default:
 	}
-	// Soon after the first signal, a further signal again ends the process. Until then further signals have no effect.
+	// Shortly after the first signal, the default handling of signals is restored, and a further signal ends the process. Until then it has no
+	// effect.
 	for deadline := time.Now().Add(patience); ; {
 		p.Process.Signal(syscall.SIGTERM)
 		select {

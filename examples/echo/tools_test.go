@@ -14,10 +14,10 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// These tests run commands that a person would type. `make deps` installs the tools.
+// These tests run commands that a user would type. `make deps` installs the tools.
 
-// tool returns a command that can't outlive the test by much. Without the tool the test skips, and under
-// FILO_CI, where the tools are promised, it fails.
+// tool returns a command that ends shortly after the test at the latest. If the tool isn't installed, it skips the test or, if FILO_CI is set, fails
+// it.
 func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -76,7 +76,7 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// 100 MB from a file, with an announced length, chunked, and as HTTP/1.0.
+// curl sends 100 MB from a file: with an announced length, chunked, and over HTTP/1.0.
 func TestCurlEchoesAFile(t *testing.T) {
 	r := start(t)
 	dir := t.TempDir()
@@ -107,8 +107,8 @@ func TestCurlEchoesAFile(t *testing.T) {
 	}
 }
 
-// A client that closes its sending side after the request gets its answer, and then the connection ends: -N makes nc
-// half-close, and without -w it waits until the server closes.
+// A client that closes its sending side after the request gets its answer, and then the server closes the connection. With -N nc half-closes, and
+// without -w it waits until the server closes.
 func TestNetcatHalfCloses(t *testing.T) {
 	r := start(t)
 	host, port, _ := strings.Cut(r.addr, ":")
@@ -122,7 +122,7 @@ func TestNetcatHalfCloses(t *testing.T) {
 			if !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(got, "\r\n\r\nHello, World!") {
 				t.Errorf("got %q", got)
 			}
-			// The shortest time for which a server waits in vain for a client is DefaultReadTimeout.
+			// If the server waited for the client, it would wait for at least DefaultReadTimeout.
 			if took := time.Since(started); took > filo.DefaultReadTimeout*2/3 {
 				t.Errorf("the connection was closed after %v, not at once", took)
 			}

@@ -1,4 +1,4 @@
-// Command files is a small file store with a page: files are uploaded in pieces that may break off anywhere, and downloaded in
+// Command files is a small file store with a page. Files are uploaded in pieces, so that an interrupted upload can continue, and downloaded in
 // ranges.
 //
 //	go run ./files                          # http://localhost:8080, with the files in ./stored
@@ -7,7 +7,7 @@
 //	curl -OC - localhost:8080/files/big.iso # goes on where the download broke off
 //
 // Package static serves the page and the files. Uploads follow tus 1.0.0 (https://tus.io/protocols/resumable-upload), so that its
-// clients work as well. It has no users and no passwords: everybody who reaches the address can read, add and delete everything.
+// clients work as well. The program has no users and no passwords: everyone who can reach the address can read, add and delete all files.
 package main
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// shutdownGrace is how long running requests may take after the first signal before they are cut off. Uploads are cut off at once, and go
-// on when the server is back.
+// shutdownGrace is how long running requests may take after the first signal before they are cut off. Uploads are cut off at once, and continue when
+// the server is back.
 const shutdownGrace = 10 * time.Second
 
 func main() { program.Main("files", run) }

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // longest bounds each wait of a test, since the machine may be busy.
 const longest = time.Minute
 
-// start runs the example on a port of its own, with its files in dir. It ends with the test, or when stop is called.
+// start runs the example on a free port, with its files in dir. It ends with the test, or when stop is called.
 func start(t *testing.T, dir string, args ...string) (base string, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func readBase(t *testing.T, stdout io.Reader) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-// startProgram runs the example as a process of its own.
+// startProgram runs the example in a separate process.
 func startProgram(t *testing.T, path, dir string) (base string, process *os.Process) {
 	t.Helper()
 	cmd := exec.Command(path, "-addr", "127.0.0.1:0", "-dir", dir)
@@ -91,7 +91,7 @@ func startProgram(t *testing.T, path, dir string) (base string, process *os.Proc
 	return readBase(t, stdout), cmd.Process
 }
 
-// request sends a request with the protocol's version and with fields, which are pairs of name and value, and reads the whole answer.
+// request sends a request with the field for the tus version and with further fields, given as names and values. It reads the whole answer.
 func request(t *testing.T, method, url string, body io.Reader, fields ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, body)
@@ -148,7 +148,7 @@ func uploadWhole(t *testing.T, base, name, content string) {
 	expect(t, answer, text, 204)
 }
 
-// send begins a PATCH on a connection of its own, sends a part of the announced body, and leaves the connection open.
+// send begins a PATCH on a new connection, sends a part of the announced body, and leaves the connection open.
 func send(t *testing.T, url string, offset, announced int, part string) net.Conn {
 	t.Helper()
 	host, path, _ := strings.Cut(strings.TrimPrefix(url, "http://"), "/")
@@ -165,7 +165,7 @@ func send(t *testing.T, url string, offset, announced int, part string) net.Conn
 	return conn
 }
 
-// offset waits until nobody sends to an upload, and returns how much of it has arrived.
+// offset waits until no request is sending to an upload, and returns how much of the upload has arrived.
 func offset(t *testing.T, url string) int {
 	t.Helper()
 	var n int
@@ -206,7 +206,7 @@ func list(t *testing.T, base string) map[string]int64 {
 	return sizes
 }
 
-// noise returns content that repeats nothing.
+// noise returns content without repetitions.
 func noise(n int) string {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{}).Read(b)
@@ -221,7 +221,7 @@ func expectStored(t *testing.T, base, name, content string) {
 	}
 }
 
-// peakMemory is the most memory that the process has had resident, in bytes.
+// peakMemory returns the peak resident memory of the process, in bytes.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -239,7 +239,7 @@ func peakMemory(t *testing.T, pid int) int64 {
 	return kb << 10
 }
 
-// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
+// A page of another site whose name was made to resolve to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base := startNew(t)
 	sitetest.Hosts(t, base+"/api/files")

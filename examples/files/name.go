@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxName is how many bytes a name has at most, within what common file systems take (255 bytes).
+	// maxName is the maximum length of a name in bytes. It is within the limit of common file systems (255 bytes).
 	maxName = 200
-	// maxExtension is how many bytes of the extension, with the dot, are kept when a name is cut.
+	// maxExtension is the maximum length of an extension in bytes, with the dot, that is kept when a name is shortened.
 	maxExtension = 20
 )
 
-// checkName says what is wrong with the name of a file. A name is kept as it is or refused, so that files are listed under the names that
-// were sent. A leading dot isn't allowed, since the folder of unfinished uploads has one, and neither are invisible characters, which could
-// make "gpj.exe" look like "exe.jpg".
+// checkName returns an error if the name of a file isn't allowed. Names are never changed, so that files are listed under the names that were sent. A
+// name must not begin with a dot, since the folder of unfinished uploads does. It must not contain invisible characters, which could make "gpj.exe"
+// look like "exe.jpg".
 func checkName(name string) error {
 	var wrong string
 	switch {

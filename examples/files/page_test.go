@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// newTab opens the page. It allows the errors of requests for uploads that are busy, or that don't exist any more.
+// newTab opens the page. It allows errors of requests for uploads that are busy or no longer exist.
 func newTab(t *testing.T, base string) context.Context {
 	t.Helper()
 	tab := browser.Tab(t)
@@ -35,7 +35,7 @@ func do(t *testing.T, tab context.Context, actions ...chromedp.Action[chromedp.V
 	}
 }
 
-// js returns the value of an expression; a promise's, if it is one.
+// js returns the value of a JavaScript expression. If that is a promise, js waits for the promise's value.
 func js[T any](t *testing.T, tab context.Context, expression string) T {
 	t.Helper()
 	value, err := chromedp.Run(tab, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -45,7 +45,7 @@ func js[T any](t *testing.T, tab context.Context, expression string) T {
 	return value
 }
 
-// wait waits until an expression is true.
+// wait waits until a JavaScript expression is true.
 func wait(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
 	poll := chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(longest))
@@ -54,7 +54,7 @@ func wait(t *testing.T, tab context.Context, expression string) {
 	}
 }
 
-// throttle limits how many bytes a second the page sends; -1 is no limit.
+// throttle limits how many bytes a second the page sends; -1 means no limit.
 func throttle(t *testing.T, tab context.Context, rate float64) {
 	t.Helper()
 	do(t, tab, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -65,7 +65,7 @@ func throttle(t *testing.T, tab context.Context, rate float64) {
 	}))
 }
 
-// choose writes a file and has the page upload it.
+// choose writes a file and makes the page upload it.
 func choose(t *testing.T, tab context.Context, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
@@ -76,11 +76,11 @@ func choose(t *testing.T, tab context.Context, path, content string) {
 
 const progress = `document.querySelector(".upload progress").value`
 
-// An upload progresses, pauses and goes on. It outlives its page, and in the end the stored file is the one that was sent.
+// An upload progresses, pauses and continues. It also continues after the page was reloaded. In the end the stored file equals the one that was sent.
 func TestUploadInTheBrowser(t *testing.T) {
 	base := startNew(t)
 	tab := newTab(t, base)
-	throttle(t, tab, 1<<19) // so that it is under way for long enough
+	throttle(t, tab, 1<<19) // so that the upload takes long enough
 	content := noise(8 << 20)
 	path := filepath.Join(t.TempDir(), "A film.mp4")
 	choose(t, tab, path, content)
@@ -151,7 +151,7 @@ func expectInPage(t *testing.T, tab context.Context, name, content string) {
 	}
 }
 
-// Files that others add and remove appear and disappear without a reload of the page, and the page says which files can't be uploaded.
+// Files that other clients add and remove appear and disappear without a reload of the page. The page says which files can't be uploaded.
 func TestLiveList(t *testing.T) {
 	base := startNew(t, "-max-bytes", "1000")
 	tab := newTab(t, base)
@@ -173,8 +173,8 @@ func TestLiveList(t *testing.T) {
 	}
 }
 
-// On a phone the page says to tap, since nothing can be dropped there, and the whole box can be tapped. A file's time is shown in full, in
-// the phone's zone.
+// On a phone the page says to tap, since files can't be dropped there, and the whole box can be tapped. The whole date and time of a file is shown,
+// in the phone's time zone.
 func TestPhone(t *testing.T) {
 	base := startNew(t)
 	uploadWhole(t, base, "A rather long name of a film in two parts.mp4", noise(123_456))
@@ -204,7 +204,7 @@ func TestPhone(t *testing.T) {
 	browser.CheckLinks(t, tab, nil)
 }
 
-// The page fits into windows of any width, and looks as in docs/files.png.
+// The page fits into windows of any width, and looks like docs/files.png.
 func TestLooks(t *testing.T) {
 	base := startNew(t)
 	for _, f := range []struct {

@@ -18,28 +18,28 @@ import (
 var pages embed.FS
 
 const (
-	// pagePolicy lets the page load content from this server, and nothing from others.
+	// pagePolicy allows the page to load content from this server only.
 	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	// filePolicy makes a browser show pictures, films and text, and run nothing: anybody may have uploaded a page with scripts.
+	// filePolicy allows a browser to show pictures, videos and text of an uploaded file, but not to run scripts, which anyone may have uploaded.
 	filePolicy = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
 )
 
-// site is all that is served.
+// site is the whole site: the page, its API and the files.
 type site struct {
 	handler filo.Handler
 	files   *store
-	content *static.Files // of the files
-	hub     *sse.Hub      // tells the pages of changes
+	content *static.Files // serves the files
+	hub     *sse.Hub      // tells the open pages that files have changed
 }
 
-// newSite returns the site of files, which are in dir. Requests must name one of hosts.
+// newSite returns the site for the files in dir. Requests must have one of hosts as their host.
 func newSite(files *store, dir string, hosts []string) (*site, error) {
 	page, err := fs.Sub(pages, "page")
 	if err != nil {
 		return nil, err
 	}
-	// A file may be deleted and uploaded again with other content at any time, so each request looks at the disk.
+	// A file may be deleted and uploaded again with other content at any time, so each request checks the file on the disk.
 	content, err := static.Dir(dir, static.Options{Index: "-", Listing: true, CacheCheck: -1, CacheControl: always})
 	if err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	files.changed = func() { s.hub.Publish("files", sse.Event{Data: "changed"}) }
 
 	r := router.New()
-	// Pages of other sites mustn't read or change their visitors' files: neither by a name of such a site that leads here (HostCheck), nor
-	// across origins (CSRF).
+	// Pages of other sites must not read or change the files: neither through a host name of theirs that resolves to this server (HostCheck), nor
+	// with cross-origin requests (CSRF).
 	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.CSRF())
 	addTus(r, files)
 	r.GET("/api/files", s.list)
@@ -59,12 +59,12 @@ func newSite(files *store, dir string, hosts []string) (*site, error) {
 	r.GET("/files/{path...}", content.Serve, middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: filePolicy}))
 	r.GET("/{path...}", static.New(page, static.Options{Frozen: true, CacheControl: always}).Serve,
 		middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy, ReferrerPolicy: "no-referrer"}))
-	// By the protocol, a client that can't send PATCH says so in a field.
+	// In tus, a client that can't send PATCH sends POST with the field X-HTTP-Method-Override.
 	s.handler = middleware.MethodOverride()(r.Serve)
 	return s, nil
 }
 
-// always makes a browser ask each time whether its copy is still the newest.
+// always returns a Cache-Control with which a browser checks on each use whether its copy is still current.
 func always(string) string { return "no-cache" }
 
 func (s *site) close() error { return errors.Join(s.hub.Close(), s.content.Close()) }
@@ -78,7 +78,7 @@ func (s *site) list(c *filo.Ctx) error {
 	return c.JSON(http.StatusOK, files)
 }
 
-// put stores a file that comes in one request, as curl -T sends it.
+// put stores a file that is sent in one request, as curl -T does.
 func (s *site) put(c *filo.Ctx) error {
 	if c.Request.Header.Get("Content-Range") != "" {
 		return filo.Error(http.StatusBadRequest, "PUT stores whole files: a part can't be added to one") // RFC 9110, section 14.5

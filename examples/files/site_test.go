@@ -60,7 +60,7 @@ func TestEvents(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Errorf("the events broke off: %v", err)
 	}
-	stop() // the open stream doesn't delay that
+	stop() // the open stream doesn't delay the shutdown
 	for lines.Scan() {
 	}
 	if err := lines.Err(); err != nil {

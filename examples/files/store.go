@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// maxFiles is how many files are stored at most.
+	// maxFiles is the maximum number of stored files.
 	maxFiles = 1000
-	// maxUploads is how many uploads are known at once, and maxUnfinished how many of them may be unfinished.
+	// maxUploads is how many uploads the store remembers, and maxUnfinished how many of them may be unfinished.
 	maxUploads    = 1000
 	maxUnfinished = 100
-	// partsDir holds the uploads that aren't whole yet. No file can have such a name, and package static serves nothing below it.
+	// partsDir holds the unfinished uploads. Because of its dot, no file can have this name, and package static serves nothing below it.
 	partsDir = ".uploads"
 )
 
 type limits struct {
 	fileBytes  int64         // of one file
-	totalBytes int64         // of all files, unfinished ones counted with their announced length
-	expiry     time.Duration // how long an upload is kept after the arrival of the last byte so far
-	stall      time.Duration // how long a running upload may go without a byte
+	totalBytes int64         // of all files; unfinished uploads count with their announced length
+	expiry     time.Duration // how long an upload is kept after its last byte arrived
+	stall      time.Duration // how long an upload may pause while its request runs
 }
 
-// store keeps files in one directory, which belongs to one process at a time. Every access goes through an os.Root, so that no
-// name, and no symbolic link that somebody left there, leads outside.
+// store keeps files in one directory, which belongs to one process at a time. Every access goes through an os.Root, so that no name and no symbolic
+// link leads outside the directory.
 type store struct {
 	root    *os.Root
 	limits  limits
@@ -43,14 +43,14 @@ type store struct {
 	uploads map[string]*upload // by id
 }
 
-// file is how a stored file is described in answers.
+// file describes a stored file in answers.
 type file struct {
 	Name     string    `json:"name"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified"`
 }
 
-// openStore makes the directory if needed, and continues the uploads that an earlier process has left unfinished.
+// openStore creates the directory if needed, and restores the uploads that an earlier process has left unfinished.
 func openStore(dir string, limits limits) (*store, error) {
 	if limits.fileBytes < 0 || limits.totalBytes < 0 || limits.expiry <= 0 || limits.stall <= 0 {
 		return nil, errors.New("-max-bytes and -max-total mustn't be negative, -expire and -stall must be positive")
@@ -76,7 +76,7 @@ func (s *store) close() error {
 	return s.root.Close()
 }
 
-// clean removes expired uploads now and then, until the store is closed.
+// clean removes expired uploads periodically, until the store is closed.
 func (s *store) clean() {
 	ticker := time.NewTicker(max(s.limits.expiry/10, time.Second))
 	defer ticker.Stop()
@@ -90,7 +90,7 @@ func (s *store) clean() {
 	}
 }
 
-// list returns the whole files, the newest first.
+// list returns the complete files, the newest first.
 func (s *store) list() ([]file, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *store) remove(name string) error {
 	return nil
 }
 
-// room returns an error unless a further file of that size fits. The caller holds mu.
+// room returns an error unless there is room for a further file of that size. The caller holds mu.
 func (s *store) room(size int64) error {
 	files, err := s.list()
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *store) room(size int64) error {
 	return nil
 }
 
-// diskError turns the error of a full disk into one that the client is told.
+// diskError turns the error of a full disk into a 507 for the client.
 func diskError(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return &filo.HTTPError{Status: 507, Detail: "the disk is full", Err: err}

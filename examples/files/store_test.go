@@ -35,7 +35,7 @@ func TestNames(t *testing.T) {
 		{`..\escape`, false},
 		{"a\x00b", false},
 		{"a\nb", false},
-		{"a\u202egpj.exe", false}, // reads "aexe.jpg"
+		{"a\u202egpj.exe", false}, // displayed as "aexe.jpg"
 		{"a\u00a0b", false},
 		{"a\xffb", false},
 	} {
@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// No request gets outside of the directory, or at the files of unfinished uploads.
+// No request can access files outside of the directory, or the files of unfinished uploads.
 func TestTraversalRefused(t *testing.T) {
 	above := t.TempDir()
 	dir := filepath.Join(above, "files")
@@ -105,7 +105,7 @@ func TestLimits(t *testing.T) {
 	second := create(t, base, "second", 300)
 	answer, text := request(t, "POST", base+"/uploads", nil, "Upload-Length", "101", "Upload-Metadata", metadata("third"))
 	expect(t, answer, text, 507)
-	// An upload that is given up makes room.
+	// An upload that is deleted makes room for another one.
 	answer, text = request(t, "DELETE", second, nil)
 	expect(t, answer, text, 204)
 	for i := range maxUnfinished {
@@ -115,7 +115,7 @@ func TestLimits(t *testing.T) {
 	expect(t, answer, text, 503)
 }
 
-// No more whole uploads are remembered than there is room for.
+// The store remembers at most maxUploads uploads, and forgets complete ones first.
 func TestWholeUploadsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	s := openTestStore(t, dir)
@@ -189,7 +189,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Whatever a crash has left is continued or removed.
+// After a crash, an upload that is left is either continued or removed.
 func TestStartAfterACrash(t *testing.T) {
 	dir := t.TempDir()
 	parts := filepath.Join(dir, partsDir)
@@ -197,7 +197,7 @@ func TestStartAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"WHOLE.json": `{"name":"whole","length":5,"stored":"whole"}`, "WHOLE.part": "12345", // before it was renamed
+		"WHOLE.json": `{"name":"whole","length":5,"stored":"whole"}`, "WHOLE.part": "12345", // the crash came before the rename
 		"HALF.json": `{"name":"half","length":5}`, "HALF.part": "12",
 		"DONE.json":     `{"name":"done","length":5,"stored":"done"}`,
 		"LONG.json":     `{"name":"long","length":5}`,
@@ -231,7 +231,7 @@ func TestStartAfterACrash(t *testing.T) {
 	}
 }
 
-// A whole file may come in one request. Nothing is left of a file that is refused or breaks off.
+// A client can send a whole file in one request. Nothing is left of a file that is refused or breaks off.
 func TestPut(t *testing.T) {
 	dir := t.TempDir()
 	base, _ := start(t, dir, "-max-bytes", "2000000")

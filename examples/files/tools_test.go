@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// curl -C - goes on where a download broke off. `make deps` installs curl.
+// curl -C - continues where a download broke off. `make deps` installs curl.
 func TestCurlResumesADownload(t *testing.T) {
 	curl, err := exec.LookPath("curl")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// tus answers by version 1.0.0 of the protocol: POST makes an upload, HEAD tells how much of it has arrived, PATCH adds to it, and DELETE
-// gives it up.
+// tus implements version 1.0.0 of the protocol: POST creates an upload, HEAD returns how much of it has arrived, PATCH appends to it, and DELETE
+// removes it.
 type tus struct{ files *store }
 
 const (
@@ -33,7 +33,7 @@ func addTus(r *router.Router, files *store) {
 	g.DELETE("/{id}", t.abandon)
 }
 
-// checkVersion refuses clients of another version of the protocol.
+// checkVersion refuses requests of another version of the protocol.
 func checkVersion(next filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		h := &c.Response.Header
@@ -137,7 +137,7 @@ func (t *tus) setExpires(c *filo.Ctx, active time.Time) {
 	c.Response.Header.Set("Upload-Expires", active.Add(t.files.limits.expiry).UTC().Format(http.TimeFormat))
 }
 
-// number reads a field that is a number of bytes.
+// number parses a field whose value is a number of bytes.
 func number(c *filo.Ctx, field string) (int64, error) {
 	n, err := strconv.ParseUint(c.Request.Header.Get(field), 10, 63)
 	if err != nil {
@@ -146,7 +146,7 @@ func number(c *filo.Ctx, field string) (int64, error) {
 	return int64(n), nil
 }
 
-// fileName finds the name among the pairs of Upload-Metadata: a key, a space, and a value in Base64.
+// fileName returns the file's name from Upload-Metadata, a list of pairs: a key, a space, and a value in Base64.
 func fileName(metadata string) (string, error) {
 	for pair := range strings.SplitSeq(metadata, ",") {
 		if key, value, _ := strings.Cut(strings.TrimSpace(pair), " "); key == "filename" {
@@ -158,8 +158,9 @@ func fileName(metadata string) (string, error) {
 	return "", filo.Error(http.StatusBadRequest, `the field Upload-Metadata must have "filename" and the file's name in Base64`)
 }
 
-// patience reads a body that mustn't pause for too long. The server's own limit is for the average speed of the whole body, so after a
-// quick beginning a body could hold its upload for days. Reading also ends when the server shuts down: the rest may come later.
+// patience reads a body, and fails if the body pauses for longer than stall. The server's own limit is for the average speed of the whole body. So
+// after a quick beginning, a pause could block the upload for days. Reads also fail when the server shuts down, since the client can send the rest
+// later.
 type patience struct {
 	c     *filo.Ctx
 	body  io.Reader

@@ -70,7 +70,7 @@ func TestDescribesItself(t *testing.T) {
 	}
 }
 
-// Pieces of any size make the file, which nobody sees before it is whole.
+// A file can be uploaded in pieces of any size. It isn't visible before it is complete.
 func TestPieces(t *testing.T) {
 	base := startNew(t)
 	content := noise(100_000)
@@ -97,13 +97,14 @@ func TestPieces(t *testing.T) {
 	if expires, err := time.Parse(time.RFC1123, answer.Header.Get("Upload-Expires")); err != nil || time.Until(expires) < 23*time.Hour {
 		t.Errorf("Upload-Expires is %v, %v", expires, err)
 	}
-	// Nothing can be added to a whole upload. A client that has lost the answer to its last piece goes on at the end, with an empty piece.
+	// Nothing can be added to a complete upload. A client that hasn't received the answer to its last piece continues at the end, with an empty
+	// piece.
 	answer, text = patch(t, url, len(content), strings.NewReader("x"))
 	expect(t, answer, text, 413)
 	expectOK(t, url, len(content), "")
 }
 
-// A chunked piece doesn't announce its length. If the piece is too long, none of it counts.
+// A chunked piece doesn't announce its length. If the piece is too long, none of it is kept.
 func TestChunkedPieces(t *testing.T) {
 	base := startNew(t)
 	url := create(t, base, "chunked", 1000)
@@ -117,7 +118,7 @@ func TestChunkedPieces(t *testing.T) {
 	expectStored(t, base, "chunked", noise(1000))
 }
 
-// A client that can only send POST names the method that it means in a field.
+// A client that can only send POST names the intended method in a field.
 func TestMethodOverride(t *testing.T) {
 	base := startNew(t)
 	url := create(t, base, "posted", 5)
@@ -127,7 +128,7 @@ func TestMethodOverride(t *testing.T) {
 	expectStored(t, base, "posted", "hello")
 }
 
-// An upload whose connection breaks goes on where it broke off.
+// An upload whose connection breaks continues where it broke off.
 func TestInterruptedUploadResumes(t *testing.T) {
 	base := startNew(t)
 	content := noise(3_000_000)
@@ -159,7 +160,7 @@ func TestConcurrentPieceRefused(t *testing.T) {
 	expectStored(t, base, "contended", content)
 }
 
-// A connection that sends nothing any more doesn't hold its upload for ever.
+// A connection on which nothing more arrives doesn't block its upload for ever.
 func TestStalledUploadBreaksOff(t *testing.T) {
 	dir := t.TempDir()
 	base, stop := start(t, dir, "-stall", "2s")
@@ -169,13 +170,13 @@ func TestStalledUploadBreaksOff(t *testing.T) {
 	eventually(t, "the upload isn't free again", func() bool { return offset(t, url) == 500_000 })
 	stop()
 
-	// The rest is sent to a server without the short limit: on a busy machine it might pause for as long, too.
+	// The rest is sent to a server without the short limit, since on a busy machine sending might also pause for that long.
 	again, _ := start(t, dir)
 	expectOK(t, again+strings.TrimPrefix(url, base), 500_000, content[500_000:])
 	expectStored(t, again, "stalled", content)
 }
 
-// Shutting down doesn't wait for the end of an upload: it goes on at the next start.
+// A shutdown doesn't wait for the end of an upload, which continues after the next start.
 func TestShutdownEndsUploads(t *testing.T) {
 	dir := t.TempDir()
 	base, stop := start(t, dir)
@@ -208,7 +209,7 @@ func TestShutdownEndsUploads(t *testing.T) {
 	expectStored(t, again, "interrupted", content)
 }
 
-// A process that is killed leaves the received bytes, and the next process continues the upload.
+// When a process is killed, the received bytes are kept, and the next process continues the upload.
 func TestKilledHalfWay(t *testing.T) {
 	dir := t.TempDir()
 	base, process := startProgram(t, os.Args[0], dir)
@@ -239,7 +240,7 @@ func TestKilledHalfWay(t *testing.T) {
 // The server's memory doesn't depend on the size of the files that it receives and sends.
 func TestMemoryStaysSmall(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "files")
-	// Without the race detector, which multiplies memory.
+	// Build without the race detector, which multiplies the memory.
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// upload is a file that comes in pieces. Its bytes are in a file of its own, which is renamed when it is whole, and its record is in
-// another one beside it. The size of the first file tells how much has arrived, so an upload outlives the process.
+// upload is a file that is uploaded in pieces. Its bytes are in one file, which is renamed when it is complete. Its record is in another file in the
+// same folder. The size of the first file is how much has arrived, so an upload survives a restart of the process.
 type upload struct {
 	record
 	id string
 
-	// The store's mu guards the fields below. But while the upload is acquired, only its holder reads and changes offset.
+	// The store's mu guards the fields below. But while the upload is acquired, only the goroutine that has acquired it reads and changes offset.
 	busy   bool
 	offset int64
 	active time.Time // when the last bytes arrived
@@ -33,11 +33,11 @@ type record struct {
 	Name     string `json:"name"`
 	Length   int64  `json:"length"`
 	Metadata string `json:"metadata,omitempty"` // as the client sent it
-	Stored   string `json:"stored,omitempty"`   // the name of the whole file
+	Stored   string `json:"stored,omitempty"`   // the name of the complete file
 }
 
-// whole reports whether everything has arrived and the file has its name. The upload is still remembered for a while, since its client may
-// not have got the answer that said so.
+// whole reports whether everything has arrived and the file has its name. The store still remembers such an upload for a while, since the answer that
+// said so may not have reached the client.
 func (u *upload) whole() bool { return u.Stored != "" }
 
 func (u *upload) bytesPath() string  { return path.Join(partsDir, u.id+".part") }
@@ -48,7 +48,7 @@ var (
 	errBusy    = filo.Error(423, "the upload is being sent on another connection")
 )
 
-// create makes an upload that has no bytes yet.
+// create adds an upload that has no bytes yet.
 func (s *store) create(r record) (*upload, error) {
 	if err := checkName(r.Name); err != nil {
 		return nil, err
@@ -80,10 +80,10 @@ func (s *store) create(r record) (*upload, error) {
 	return u, nil
 }
 
-// place makes a place for one more upload, or says why there is none. The caller holds mu.
+// place makes room for one more upload, or returns an error that says why there is none. The caller holds mu.
 func (s *store) place(size int64) error {
 	unfinished := 0
-	var oldest *upload // of the whole uploads, which are only remembered
+	var oldest *upload // the oldest complete upload, which can be forgotten
 	for _, u := range s.uploads {
 		switch {
 		case !u.whole():
@@ -101,7 +101,7 @@ func (s *store) place(size int64) error {
 	return s.room(size)
 }
 
-// acquire returns an upload for the caller alone, until the caller calls release.
+// acquire returns an upload for exclusive use by the caller, until the caller calls release.
 func (s *store) acquire(id string) (*upload, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *store) release(u *upload) {
 	u.busy = false
 }
 
-// abandon removes an upload. If it has become a file, the file stays.
+// abandon removes an upload. A file that has already been completed stays.
 func (s *store) abandon(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (s *store) forget(u *upload) {
 	s.root.Remove(u.recordPath())
 }
 
-// expire removes the uploads that have received nothing for too long.
+// expire removes the uploads for which no bytes have arrived for too long.
 func (s *store) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,8 +155,8 @@ func (s *store) expire(now time.Time) {
 	}
 }
 
-// add appends the body to an acquired upload. If reading the body fails, the bytes before the failure count. If the body is longer than
-// announced, none of it counts. add needs no more memory than the buffer of io.Copy.
+// add appends the body to an acquired upload. If reading the body fails, the bytes before the failure are kept. If the body is longer than announced,
+// none of it is kept. add uses no more memory than the buffer of io.Copy.
 func (s *store) add(u *upload, body io.Reader) (err error) {
 	f, err := s.root.OpenFile(u.bytesPath(), os.O_WRONLY, 0)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	}
 	all := u.offset+n == u.Length
 	if err == nil && all {
-		err = f.Sync() // a file with a name must be on the disk, even after a power failure
+		err = f.Sync() // once a file has its name, its content must survive a power failure
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,14 +180,14 @@ func (s *store) add(u *upload, body io.Reader) (err error) {
 	if err == nil && all {
 		err = s.finish(u)
 	}
-	// For a client, an upload is whole when its offset is its length. So the last piece counts only if the file has got its name.
+	// For a client, an upload is complete when its offset equals its length. So the last piece counts only once the file has its name.
 	if !all || u.whole() {
 		u.offset += n
 	}
 	return diskError(err)
 }
 
-// put stores a whole body as a file. Nothing is left of a body that breaks off.
+// put stores a whole body as a file. If the body breaks off, put stores nothing.
 func (s *store) put(r record, body io.Reader) (file, error) {
 	u, err := s.create(r)
 	if err == nil {
@@ -199,7 +199,7 @@ func (s *store) put(r record, body io.Reader) (file, error) {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.forget(u) // also after a panic
+		s.forget(u) // deferred, so that it also runs after a panic
 	}()
 	if !u.whole() {
 		if err := s.add(u, body); err != nil {
@@ -236,7 +236,7 @@ func (s *store) writeRecord(u *upload) error {
 	return s.root.WriteFile(u.recordPath(), text, 0o644)
 }
 
-// load restores the uploads of an earlier process. It removes files that make no sense, as after a crash.
+// load restores the uploads of an earlier process. It removes files that belong to no valid upload, such as those left by a crash.
 func (s *store) load() error {
 	if err := s.root.Mkdir(partsDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -274,7 +274,7 @@ func (s *store) loadUpload(id string) error {
 	info, err := s.root.Lstat(u.bytesPath())
 	switch {
 	case err == nil && info.Size() <= u.Length:
-		u.Stored = "" // the bytes are still here, so the file hasn't got its name
+		u.Stored = "" // the part file still exists, so the upload hasn't been renamed
 		u.offset = info.Size()
 	case errors.Is(err, fs.ErrNotExist) && u.whole():
 		u.offset = u.Length

@@ -1,4 +1,4 @@
-// Command grpc serves the same notes in three ways on one port: to programs by gRPC, to its page by gRPC-Web, and to others by REST.
+// Command grpc serves the same notes on one port in three ways: gRPC for programs, gRPC-Web for its page, and REST for other clients.
 //
 //	go run ./grpc                            # http://localhost:8080
 //	grpcurl -plaintext -d '{"text":"Water the plants"}' localhost:8080 notes.v1.Notes/Add
@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
-	_ "google.golang.org/grpc/encoding/gzip" // clients may compress
+	_ "google.golang.org/grpc/encoding/gzip" // allows clients to compress
 	"google.golang.org/grpc/reflection"
 )
 
@@ -48,7 +48,7 @@ func newServer(n *notes) *filo.Server {
 	r.GET("/notes", n.list)
 
 	server := &filo.Server{Handler: r.Serve, ErrorHandler: grpcfilo.ErrorHandler(nil)}
-	server.HTTP2.Unencrypted = true // clients of gRPC connect without TLS here
+	server.HTTP2.Unencrypted = true // gRPC clients connect without TLS in this example
 	server.RegisterOnShutdown(n.end)
 	return server
 }

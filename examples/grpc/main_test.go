@@ -23,7 +23,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// start serves new notes, and returns the address, and what shuts the server down.
+// start serves new notes. It returns the address, and a function that shuts the server down.
 func start(t *testing.T) (address string, stop func() error) {
 	t.Helper()
 	address, stop, err := program.Background(func(ctx context.Context, l net.Listener) error {
@@ -51,7 +51,7 @@ func dial(t *testing.T, address string) (context.Context, *grpc.ClientConn) {
 	return ctx, conn
 }
 
-// A note that was added by gRPC is there by gRPC and by REST, and a shutdown ends the watch.
+// A note that was added over gRPC can be read over gRPC and REST, and a shutdown ends the watch.
 func TestNotes(t *testing.T) {
 	address, stop := start(t)
 	ctx, conn := dial(t, address)
@@ -91,7 +91,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Clients find the service by reflection.
+// Clients find the service with gRPC reflection.
 func TestReflection(t *testing.T) {
 	address, _ := start(t)
 	ctx, conn := dial(t, address)
@@ -106,12 +106,12 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// The page adds notes and sees those of others, by gRPC-Web.
+// The page adds notes, and shows those of other clients, over gRPC-Web.
 func TestPage(t *testing.T) {
 	address, _ := start(t)
 	tab := browser.Tab(t)
 	ctx, conn := dial(t, address)
-	long := strings.Repeat("größer ", 50) // its length takes two bytes
+	long := strings.Repeat("größer ", 50) // a length that takes two bytes in the encoding
 	if _, err := notespb.NewNotesClient(conn).Add(ctx, &notespb.AddRequest{Text: long}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,19 +13,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxNotes and maxText limit how many notes are kept, and the bytes of each: everybody may add some.
+// maxNotes and maxText limit how many notes there are, and the bytes of each, since anyone may add notes.
 const (
 	maxNotes = 1000
 	maxText  = 500
 )
 
-// notes are kept in memory. It implements the service, and the route of REST.
+// notes holds the notes in memory. It implements the gRPC service and the REST route.
 type notes struct {
 	notespb.UnimplementedNotesServer
 
 	mu      sync.Mutex
-	all     []*notespb.Note // never changed but by an append; guarded by mu
-	changed chan struct{}   // closed when all grows or the server ends, and then replaced; guarded by mu
+	all     []*notespb.Note // changed only by appending; guarded by mu
+	changed chan struct{}   // closed and replaced when all grows or the server ends; guarded by mu
 	ended   bool            // guarded by mu
 }
 
@@ -69,7 +69,7 @@ func (n *notes) Watch(_ *notespb.WatchRequest, stream grpc.ServerStreamingServer
 	}
 }
 
-// get returns the notes, and a channel that is closed when that has changed.
+// get returns the notes, a channel that is closed at the next change, and whether the server ends.
 func (n *notes) get() (all []*notespb.Note, changed <-chan struct{}, ended bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +81,7 @@ func (n *notes) tellLocked() {
 	n.changed = make(chan struct{})
 }
 
-// end ends all watches: a shutdown waits for them.
+// end ends all watches, for which a shutdown would otherwise wait.
 func (n *notes) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

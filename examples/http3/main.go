@@ -1,4 +1,4 @@
-// Command http3 serves the same page by HTTP/1.1, HTTP/2 and HTTP/3 on one port number: the first two by TCP, HTTP/3 by UDP.
+// Command http3 serves the same page over HTTP/1.1, HTTP/2 and HTTP/3 on one port number: the first two over TCP, HTTP/3 over UDP.
 //
 //	go run ./http3                           # https://localhost:8443
 //	curl -k --http3 https://localhost:8443/  # if curl has HTTP/3
@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	certificate, err := selfsigned.Certificate() // a browser asks whether to trust it, and then doesn't use HTTP/3: see README.md
+	certificate, err := selfsigned.Certificate() // if the user accepts this certificate, a browser still doesn't use HTTP/3: see README.md
 	if err != nil {
 		return err
 	}
@@ -45,14 +45,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return serve(ctx, newServer(listener.Addr().(*net.TCPAddr).Port, certificate), listener)
 }
 
-// serve serves by TCP, and by UDP on the same port, until ctx ends and the last clients of both have left.
+// serve serves over TCP, and over UDP on the same port, until ctx ends and the last clients of both have left.
 func serve(ctx context.Context, server *filo.Server, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() {
 		served <- http3filo.ListenAndServe(server, listener.Addr().String())
-		cancel() // without HTTP/3, such as when the port is taken, nothing is served
+		cancel() // if HTTP/3 can't be served, for example because the port is taken, stop serving TCP as well
 	}()
 	err := server.RunListenerTLS(ctx, listener, "", "")
 	if failed := <-served; !errors.Is(failed, filo.ErrServerClosed) {
@@ -61,7 +61,7 @@ func serve(ctx context.Context, server *filo.Server, listener net.Listener) erro
 	return err
 }
 
-// newServer returns the server. The port is where browsers find HTTP/3.
+// newServer returns the server. port is the UDP port on which it tells browsers to use HTTP/3.
 func newServer(port int, certificate tls.Certificate) *filo.Server {
 	r := router.New()
 	r.Use(http3filo.AltSvc(port), middleware.AccessLog())
@@ -79,7 +79,7 @@ func page(c *filo.Ctx) error {
 	return c.BytesNoCopy(200, "text/html; charset=utf-8", pageHTML)
 }
 
-// tile answers with one of the page's 200 images, whose colour says by which protocol it came.
+// tile answers with one of the page's 200 images, whose colour shows the protocol of its request.
 func tile(c *filo.Ctx) error {
 	colour := map[string]string{"HTTP/3.0": "seagreen", "HTTP/2.0": "goldenrod"}[c.Request.Proto()]
 	if colour == "" {
@@ -89,7 +89,7 @@ func tile(c *filo.Ctx) error {
 	return c.Bytes(200, "image/svg+xml", fmt.Appendf(nil, `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16"><rect width="16" height="16" fill="%s"/></svg>`, colour))
 }
 
-// events sends the protocol and a count, each second.
+// events sends the protocol and a count every second.
 func events(c *filo.Ctx) error {
 	stream, err := sse.Open(c)
 	if err != nil {
@@ -110,7 +110,7 @@ func events(c *filo.Ctx) error {
 	}
 }
 
-// upload counts the bytes of the body while they come.
+// upload counts the bytes of the body as they arrive.
 func upload(c *filo.Ctx) error {
 	n, err := io.Copy(io.Discard, c.BodyReader())
 	if err != nil {

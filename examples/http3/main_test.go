@@ -63,7 +63,7 @@ func start(t *testing.T) (address string, certificate *x509.Certificate, seen *p
 	return address, certificate, seen, stop
 }
 
-// The same page by three protocols. Those of TCP tell where HTTP/3 is, and a shutdown ends all.
+// The same page is served over three protocols. The answers over TCP say where HTTP/3 is available, and a shutdown ends all protocols.
 func TestProtocols(t *testing.T) {
 	address, certificate, seen, stop := start(t)
 	roots := x509.NewCertPool()
@@ -97,7 +97,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// Chromium gets the page, its 200 images and its events by HTTP/3, and sends a stream as a body.
+// Chromium gets the page, its 200 images and its events over HTTP/3, and sends a stream as a body.
 func TestChromium(t *testing.T) {
 	address, certificate, seen, _ := start(t)
 	key := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxAnswers limits the answers in memory, and so the model's calls for them. The calls of MCP aren't among them: Concurrency limits
-	// those whose requests are still open.
+	// maxAnswers limits the answers in memory, and so the calls of the model for them. Calls from MCP clients don't count: Concurrency limits those
+	// whose requests are still open.
 	maxAnswers = 1000
 	// firstRead is how long the model works on an answer that no client has begun to read.
 	firstRead = 10 * time.Second
@@ -27,8 +27,8 @@ var (
 	errTooMany     = filo.Error(503, "too many answers at once")
 )
 
-// answers holds the answers that are being written, and those that ended a short while ago. A program with users would also record whose
-// each one is.
+// answers holds the answers that are being written, and those that ended a short while ago. A program with user accounts would also record to which
+// user each answer belongs.
 type answers struct {
 	model          *Model
 	patience, keep time.Duration
@@ -41,7 +41,8 @@ func newAnswers(model *Model, patience, keep time.Duration) *answers {
 	return &answers{model: model, patience: patience, keep: keep, byID: make(map[string]*answer)}
 }
 
-// ask makes the model answer a prompt. The work belongs to no connection: a client that loses its connection comes back and reads on.
+// ask starts the model's answer to a prompt. The work doesn't depend on a connection: a client that loses its connection reconnects, and continues to
+// read the answer.
 func (a *answers) ask(c *filo.Ctx) error {
 	var question struct {
 		Prompt string `json:"prompt" required:"true" maxLength:"10000"`
@@ -53,7 +54,7 @@ func (a *answers) ask(c *filo.Ctx) error {
 	if !a.add(id, w) {
 		return errTooMany
 	}
-	// A shutdown waits for the task. The task's context ends when the shutdown waits no longer.
+	// A shutdown waits for the task. When the shutdown gives up waiting, the task's context ends.
 	err := c.Go(func(ctx context.Context) {
 		stop := context.AfterFunc(ctx, func() { w.cancel(context.Cause(ctx)) })
 		defer stop()
@@ -68,7 +69,7 @@ func (a *answers) ask(c *filo.Ctx) error {
 	return c.JSON(201, map[string]string{"id": id})
 }
 
-// read sends an answer as events, from the one after Last-Event-ID on, and waits for further tokens.
+// read sends an answer as events, beginning after Last-Event-ID, and waits for further tokens.
 func (a *answers) read(c *filo.Ctx) error {
 	w := a.find(c.Param("id"))
 	if w == nil {
@@ -81,7 +82,7 @@ func (a *answers) read(c *filo.Ctx) error {
 		return err
 	}
 	defer stream.Close()
-	next, _ := strconv.Atoi(stream.LastEventID()) // 0 when the client comes for the first time
+	next, _ := strconv.Atoi(stream.LastEventID()) // 0 when the client connects for the first time
 	for {
 		at, tokens, more, ended, err := w.from(next)
 		next = at
@@ -94,13 +95,13 @@ func (a *answers) read(c *filo.Ctx) error {
 		switch {
 		case err != nil:
 			stream.Send(sse.Event{Type: "failed"})
-			return err // the connection is broken off, so that no client takes the answer for complete
+			return err // the server aborts the connection, so that no client takes the answer for complete
 		case ended:
 			return stream.Send(sse.Event{Type: "end"})
 		}
 		select {
 		case <-more:
-		case <-c.Context().Done(): // not the context of the stream, which ends when a shutdown begins
+		case <-c.Context().Done(): // not stream.Context(), which ends when a shutdown begins
 			return context.Cause(c.Context())
 		}
 	}
@@ -128,7 +129,7 @@ func (a *answers) remove(id string) {
 	delete(a.byID, id)
 }
 
-// answer is what the model has said so far. It is cancelled when it has had no reader for as long as patience says.
+// answer is the part of the model's answer that has arrived. It is cancelled when it has had no reader for the time patience.
 type answer struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -142,7 +143,7 @@ type answer struct {
 	tokens    []string
 	ended     bool
 	err       error
-	more      chan struct{} // closed when there is more to read, and made anew
+	more      chan struct{} // closed and replaced when there is more to read
 }
 
 func newAnswer(patience time.Duration, log *slog.Logger) *answer {
@@ -200,11 +201,11 @@ func (w *answer) changed() {
 func (w *answer) from(n int) (at int, tokens []string, more <-chan struct{}, ended bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n = min(max(n, 0), len(w.tokens)) // the client may say anything
+	n = min(max(n, 0), len(w.tokens)) // a client may send any number
 	return n, w.tokens[n:], w.more, w.ended, w.err
 }
 
-// page asks with EventSource, which reconnects by itself.
+// page is a page that reads an answer with EventSource, which reconnects automatically.
 func page(c *filo.Ctx) error {
 	return c.HTML(200, `<!doctype html><meta charset="utf-8"><title>A model's answer</title>
 <form><input name="prompt" size="60" value="the quick brown fox jumps over the lazy dog"> <button>Ask</button></form><p></p>

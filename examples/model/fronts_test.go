@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// bound limits each wait. No test takes so long unless it fails.
+// bound limits each wait. No wait of a passing test takes that long.
 const bound = 30 * time.Second
 
-// fronts are ways from clients to the server: directly, or by a proxy. Each function returns the address for the clients.
+// fronts are the ways in which clients reach the server: directly, or through a proxy. Each function returns the address for the clients.
 var fronts = []struct {
 	name  string
 	start func(t *testing.T, server string) (address string)
@@ -24,7 +24,7 @@ var fronts = []struct {
 	{"HAProxy", haproxy},
 }
 
-// nginx needs no setting against buffering: package sse turns nginx's buffering off by X-Accel-Buffering.
+// nginx needs no setting against buffering, since package sse turns it off with X-Accel-Buffering.
 func nginx(t *testing.T, server string) string {
 	address, dir := freeAddress(t), t.TempDir()
 	startProxy(t, address, "nginx", filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
@@ -68,8 +68,8 @@ backend model
 	return address
 }
 
-// startProxy starts a program with a configuration, and waits until it accepts at the address. The test is skipped where the program isn't
-// installed, except in CI.
+// startProxy starts a program with a configuration, and waits until it accepts connections at the address. If the program isn't installed, it skips
+// the test, except in CI.
 func startProxy(t *testing.T, address, name, file, config string, flags ...string) {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -1,5 +1,5 @@
-// Command model streams a model's answers to browsers, as server-sent events, and to MCP clients. Without a model of yours it asks a
-// built-in one that repeats its prompt.
+// Command model streams a model's answers to browsers, as server-sent events, and to MCP clients. Unless you configure a model, it uses a built-in
+// one that repeats its prompt.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // from then on a second signal ends the process at once
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "model:", err)
 		os.Exit(1)
@@ -54,11 +54,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return server.RunListener(ctx, listener)
 }
 
-// options holds times that tests shorten.
+// options holds durations that tests shorten.
 type options struct {
-	patience time.Duration // how long the model goes on while nobody reads its answer; 5 seconds if 0
-	keep     time.Duration // how long an answer can be read once it is complete; a minute if 0
-	hold     time.Duration // how long an MCP call holds its connection before the client must come back for the rest; 30 seconds if 0
+	patience time.Duration // how long the model continues while no client reads its answer; 0: 5 seconds
+	keep     time.Duration // how long a complete answer can be read; 0: a minute
+	hold     time.Duration // how long an MCP call holds its connection before the client must reconnect for the rest; 0: 30 seconds
 }
 
 func newServer(model *Model, o options) *filo.Server {

@@ -11,11 +11,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// newMCP serves the model as the tool "ask" by MCP's streamable HTTP.
+// newMCP returns a handler that offers the model as the tool "ask" over MCP's streamable HTTP.
 func newMCP(model *Model, hold time.Duration) filo.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "model", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Asks the model."}, func(ctx context.Context, call *mcp.CallToolRequest, in question) (*mcp.CallToolResult, any, error) {
-		// A connection that has been held for long is given back. The client comes again, after RetryAfter, with the ID of its last event.
+		// After hold, the server closes the connection. The client reconnects after RetryAfter, with the ID of its last event.
 		giveBack := time.AfterFunc(hold, func() { call.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: time.Second}) })
 		defer giveBack.Stop()
 		var answer strings.Builder
@@ -34,12 +34,12 @@ func newMCP(model *Model, hold time.Duration) filo.Handler {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer.String()}}}, nil, nil
 	})
 	serve := adaptor.FromHTTP(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-		EventStore:     mcp.NewMemoryEventStore(nil), // without one there is no resumption
+		EventStore:     mcp.NewMemoryEventStore(nil), // without an event store, clients can't resume a stream
 		SessionTimeout: 10 * time.Minute,
 	}))
 	return func(c *filo.Ctx) error {
-		c.Response.Header.Set("X-Accel-Buffering", "no") // nginx would gather events
-		// The SDK's event IDs begin with their stream's, which is empty for the stream that a client opens to listen.
+		c.Response.Header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
+		// The SDK's event IDs are the stream's ID, "_" and a number. The stream that a client opens to listen has an empty ID.
 		if last := c.Request.Header.Get("Last-Event-ID"); c.Method() == "GET" && (last == "" || strings.HasPrefix(last, "_")) {
 			defer endWithServer(c)()
 		}
@@ -51,7 +51,8 @@ type question struct {
 	Prompt string `json:"prompt"`
 }
 
-// endWithServer ends the request's context when a shutdown begins: a stream that a client opens to listen has no end of its own.
+// endWithServer ends the request's context when a shutdown begins. It is for the stream that a client opens to listen, which would otherwise never
+// end.
 func endWithServer(c *filo.Ctx) (stop func()) {
 	ctx, cancel := context.WithCancelCause(c.Context())
 	c.SetContext(ctx)

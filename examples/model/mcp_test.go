@@ -30,7 +30,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// mcpSession is a session that sends the protocol's bytes itself: the SDK's client hides how it resumes streams.
+// mcpSession is an MCP session that sends the protocol's messages itself, since the SDK's client hides how it resumes streams.
 type mcpSession struct {
 	*site
 	id string
@@ -63,7 +63,7 @@ func (m *mcpSession) post(t *testing.T, status int, message string) *http.Respon
 	return m.do(t, status, "POST", "/mcp", message, m.fields()...)
 }
 
-// call asks the model with request ID 2, and returns the events of the answer.
+// call calls the tool with request ID 2, and returns the events of the answer.
 func (m *mcpSession) call(t *testing.T) *events {
 	t.Helper()
 	return newEvents(m.post(t, 200, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"prompt":"hello"},"_meta":{"progressToken":"p"}}}`))
@@ -84,7 +84,8 @@ func (e *events) wantData(t *testing.T, text string) (id string) {
 	return got.id
 }
 
-// A call begins with an event that has only an ID, streams its tokens, and resumes behind the last event, in its own session alone.
+// The answer to a call begins with an event that has only an ID, and then streams the tokens. It can be resumed after the last event, but only in its
+// own session.
 func TestMCPResumed(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		m := s.mcp(t)
@@ -112,7 +113,7 @@ func TestMCPResumed(t *testing.T) {
 	})
 }
 
-// resumeWhenFree resumes a stream once the server knows that the previous connection is lost: until then the SDK answers 409.
+// resumeWhenFree resumes a stream once the server has noticed that the previous connection is lost. Until then the SDK answers 409.
 func (m *mcpSession) resumeWhenFree(t *testing.T, id string, read func(*events)) {
 	t.Helper()
 	var response *http.Response
@@ -129,7 +130,7 @@ func (m *mcpSession) resumeWhenFree(t *testing.T, id string, read func(*events))
 	read(newEvents(response))
 }
 
-// A connection that was held for long is closed with a retry field, and the client comes again for the rest.
+// A connection that was held for the time hold is closed with a retry field, and the client reconnects for the rest.
 func TestMCPRetry(t *testing.T) {
 	each(t, options{hold: 20 * time.Millisecond}, time.Minute, func(t *testing.T, s *site) {
 		m := s.mcp(t)
@@ -141,7 +142,7 @@ func TestMCPRetry(t *testing.T) {
 		if _, err := e.next(); err != io.EOF {
 			t.Errorf("behind the retry: %v", err)
 		}
-		s.model.say(t, "one") // the head of a resumed stream comes with its first event
+		s.model.say(t, "one") // the head of a resumed stream is sent with its first event
 		m.resumeWhenFree(t, prime.id, func(e *events) {
 			e.wantData(t, `"one"`)
 			close(s.model.tokens)
@@ -150,7 +151,7 @@ func TestMCPRetry(t *testing.T) {
 	})
 }
 
-// A client of the SDK gets the tokens as progress. When it cancels the call, the model's work ends.
+// The SDK's client gets the tokens as progress notifications. When it cancels the call, the model's work ends.
 func TestMCPCancelled(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		progress := make(chan string, 10)
@@ -186,7 +187,7 @@ func TestMCPCancelled(t *testing.T) {
 	})
 }
 
-// A deploy waits for calls, but not for a client that only listens.
+// A shutdown waits for calls, but not for a client that only listens.
 func TestMCPDeploy(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		m := s.mcp(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Model is a language model that gets its prompt by POST. It answers with a stream of JSON values: pieces of the text, and at the end one
-// that says that it is done. Most models work in a similar way.
+// Model is a language model with an HTTP API: the prompt is the body of a POST. The answer is a stream of JSON values: pieces of the text, and
+// finally a value with done set. Most models have a similar API.
 type Model struct{ URL string }
 
 type piece struct {
@@ -21,7 +21,7 @@ type piece struct {
 	Done  bool   `json:"done,omitempty"`
 }
 
-// Ask calls token with each piece of the answer as it comes. When ctx ends, the connection to the model is closed, and its work ends.
+// Ask calls token with each piece of the answer as it arrives. When ctx ends, Ask closes the connection to the model, so the model stops working.
 func (m *Model) Ask(ctx context.Context, prompt string, token func(string)) error {
 	request, err := http.NewRequestWithContext(ctx, "POST", m.URL, strings.NewReader(prompt))
 	if err != nil {
@@ -37,7 +37,7 @@ func (m *Model) Ask(ctx context.Context, prompt string, token func(string)) erro
 	}
 	for pieces := json.NewDecoder(response.Body); ; {
 		var p piece
-		if err := pieces.Decode(&p); err != nil { // io.EOF is an error, too: the piece that says that it is done is missing
+		if err := pieces.Decode(&p); err != nil { // io.EOF is an error, too, since the value with done is missing
 			return fmt.Errorf("the model's answer broke off: %w", err)
 		}
 		if p.Done {

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// slowModel says the tokens that a test gives it, until the test closes them.
+// slowModel is a model that answers with the tokens from the channel tokens, until the test closes it.
 type slowModel struct {
 	url     string
 	tokens  chan string
@@ -51,7 +51,7 @@ func newSlowModel(t *testing.T) *slowModel {
 	return m
 }
 
-// say gives the model a token, which it waits for.
+// say sends the model a token, and waits until the model takes it.
 func (m *slowModel) say(t *testing.T, token string) {
 	t.Helper()
 	select {
@@ -61,13 +61,13 @@ func (m *slowModel) say(t *testing.T, token string) {
 	}
 }
 
-// site is a server behind a front, which asks a slowModel.
+// site is a server behind a front. Its model is a slowModel.
 type site struct {
 	base   string
 	model  *slowModel
 	client *http.Client
-	deploy context.CancelFunc // what SIGTERM does
-	ended  chan error         // gets the error with which the server ends
+	deploy context.CancelFunc // shuts the server down, as SIGTERM does
+	ended  chan error         // receives the error with which the server ends
 }
 
 // each runs a test with each front.
@@ -94,7 +94,7 @@ func each(t *testing.T, o options, grace time.Duration, test func(*testing.T, *s
 	}
 }
 
-// send sends a request with fields, which are names and values in turn.
+// send sends a request with fields, given as alternating names and values.
 func (s *site) send(t *testing.T, method, path, body string, fields ...string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.base+path, strings.NewReader(body))
@@ -123,7 +123,7 @@ func (s *site) do(t *testing.T, status int, method, path, body string, fields ..
 	return response
 }
 
-// ask asks the model by the server, and returns the path of its answer.
+// ask sends the server a prompt, and returns the path of the answer.
 func (s *site) ask(t *testing.T) (path string) {
 	t.Helper()
 	response := s.do(t, 201, "POST", "/answers", `{"prompt":"hello"}`, "Content-Type", "application/json")
@@ -188,7 +188,7 @@ func (e *events) want(t *testing.T, want event) {
 	}
 }
 
-// Each token arrives before the model says the next one, and the stream ends with an event of type end.
+// Each token arrives before the model sends the next one, and the stream ends with an event of type end.
 func TestStreamed(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		begun := time.Now()
@@ -206,7 +206,7 @@ func TestStreamed(t *testing.T) {
 	})
 }
 
-// A client that has lost its connection reads on where it was and gets no token twice, even if the answer is complete by then.
+// A client that has lost its connection continues where it was, and gets no token twice, even if the answer is complete by then.
 func TestResumed(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		path := s.ask(t)
@@ -232,7 +232,7 @@ func TestResumed(t *testing.T) {
 	})
 }
 
-// When the client has left and doesn't come back within the patience, the model's work ends.
+// When the client has left and doesn't reconnect within patience, the model's work ends.
 func TestCancelled(t *testing.T) {
 	each(t, options{patience: 20 * time.Millisecond}, time.Minute, func(t *testing.T, s *site) {
 		path := s.ask(t)
@@ -244,8 +244,8 @@ func TestCancelled(t *testing.T) {
 		}
 		left := time.Now()
 		e.close()
-		// If the model goes on speaking, the server notices at once that the client has left. If it is silent, that may take 5
-		// seconds, since the connection is new.
+		// If the model sends further tokens, the server notices at once that the client has left. Otherwise that may take 5 seconds, since the
+		// connection is new.
 		await(t, "the end of the model's work", func() bool {
 			select {
 			case s.model.tokens <- "more ":
@@ -262,7 +262,7 @@ func TestCancelled(t *testing.T) {
 	})
 }
 
-// A deploy waits until an answer is complete.
+// A shutdown waits until an answer is complete.
 func TestDeploy(t *testing.T) {
 	each(t, options{}, time.Minute, func(t *testing.T, s *site) {
 		e := s.events(t, s.ask(t), "")
@@ -280,7 +280,7 @@ func TestDeploy(t *testing.T) {
 	})
 }
 
-// An answer that takes longer than a deploy waits is broken off, so that no client takes it for complete, and the model's work ends.
+// An answer that takes longer than a shutdown waits is aborted, so that no client takes it for complete, and the model's work ends.
 func TestDeployCuts(t *testing.T) {
 	each(t, options{}, 50*time.Millisecond, func(t *testing.T, s *site) {
 		e := s.events(t, s.ask(t), "")
@@ -302,7 +302,7 @@ func TestDeployCuts(t *testing.T) {
 	})
 }
 
-// The program has a model that repeats its prompt, so that it needs no other one.
+// The program works without another model, since it has a built-in one that repeats its prompt.
 func TestParrot(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

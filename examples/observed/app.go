@@ -29,29 +29,29 @@ import (
 //go:embed page views
 var files embed.FS
 
-// pagePolicy lets a page load content from this server, and nothing from others.
+// pagePolicy allows a page to load content from this server only.
 const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guard admits only operators to the pages that look into the server.
+// guard admits only operators to the pages that show the server's internals.
 var guard = middleware.Guard()
 
-// spanDelay is how long a span waits until it is collected together with others.
+// spanDelay is how long a span waits until it is exported together with others.
 const spanDelay = 100 * time.Millisecond
 
-// app is the server with all the tools that look into it.
+// app is the server and all the tools that observe it.
 type app struct {
 	server  *filo.Server
-	inside  *filo.Server // for the operator: it shows the tools that look into the other server; it has the same routes
-	host    string       // a name by which clients may ask for it
+	inside  *filo.Server // the operator's server: it has the same routes, and admits the operator to the tools
+	host    string       // one of the host names that requests may have
 	health  *health.Health
 	traces  *collector
 	log     *tail
-	spans   sdktrace.SpanProcessor // whose spans go to traces
+	spans   sdktrace.SpanProcessor // exports the spans to traces
 	tracers *sdktrace.TracerProvider
 	backend *backend
 }
 
-// newApp returns the app. Requests must name one of hosts. Its log also goes to records.
+// newApp returns the app. Requests must have one of hosts as their host. The log is also written to records.
 func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
 	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}
@@ -99,7 +99,7 @@ func (a *app) addPages(r *router.Router) error {
 	a.inside.Renderer = a.server.Renderer
 	g := r.Group("", middleware.Secure(middleware.SecureOptions{ContentSecurityPolicy: pagePolicy}))
 	content := static.New(page, static.Options{Frozen: true})
-	// Not "/{file}": that would also answer /dashboard and /debug, which redirect to their pages.
+	// Not "/{file}": that would also match /dashboard and /debug, which redirect to their pages.
 	g.GET("/observed.css", content.Serve)
 	g.GET("/icon.svg", content.Serve)
 	g.GET("/{$}", showFront)
@@ -111,8 +111,8 @@ func (a *app) addPages(r *router.Router) error {
 
 // frontPage holds the values of views/front.html.
 type frontPage struct {
-	Base   string // as the client asked for it
-	Inside bool   // the operator's server shows the page
+	Base   string // the URL with the host of the client's request
+	Inside bool   // whether the operator's server answers the request
 }
 
 func showFront(c *filo.Ctx) error {
@@ -121,7 +121,7 @@ func showFront(c *filo.Ctx) error {
 	return c.Render(200, "front.html", page)
 }
 
-// exemplar leads from a bucket of a metric to one of its traces.
+// exemplar links a bucket of a metric to the trace of a request in it.
 func exemplar(c *filo.Ctx) client.Labels {
 	if id := otel.TraceID(c); id != "" {
 		return client.Labels{"trace_id": id}
@@ -129,6 +129,6 @@ func exemplar(c *filo.Ctx) client.Labels {
 	return nil
 }
 
-// unremarkable reports whether the log leaves a request out: it has succeeded, and its trace isn't recorded. Most requests
-// of the load are left out.
+// unremarkable reports whether a request isn't logged, because it has succeeded and its trace isn't recorded. Most requests of the load aren't
+// logged.
 func unremarkable(c *filo.Ctx) bool { return c.Status() < 500 && otel.TraceID(c) == "" }

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// backend stands for a database or another service: it takes its time, and its calls have spans.
+// backend simulates a database or another service: its calls take time, and have spans.
 type backend struct{ tracer trace.Tracer }
 
 func (b *backend) query(ctx context.Context, name string, takes time.Duration) error {
@@ -19,7 +19,7 @@ func (b *backend) query(ctx context.Context, name string, takes time.Duration) e
 	return err
 }
 
-// fail is a query whose answer is an error.
+// fail records a query whose answer is an error.
 func (b *backend) fail(ctx context.Context, name string, err error) error {
 	_, span := b.tracer.Start(ctx, name)
 	defer span.End()

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// maxTraces is how many traces are kept, the last ones, and maxSpans how many spans of each.
+	// maxTraces is how many of the last traces are kept, and maxSpans how many spans of each.
 	maxTraces = 2000
 	maxSpans  = 100
 )
 
-// collector keeps ended spans, by trace, as Jaeger or Tempo would do for a real service. It is an sdktrace.SpanExporter.
+// collector stores ended spans by trace, as Jaeger or Tempo would do for a real service. It is an sdktrace.SpanExporter.
 type collector struct {
 	mu     sync.Mutex
 	traces map[trace.TraceID][]sdktrace.ReadOnlySpan
@@ -63,7 +63,7 @@ func (c *collector) all() [][]sdktrace.ReadOnlySpan {
 	return traces
 }
 
-// find returns the spans of a trace, none if it isn't known (any more).
+// find returns the spans of a trace, or none if the trace is unknown or no longer kept.
 func (c *collector) find(id trace.TraceID) []sdktrace.ReadOnlySpan {
 	c.mu.Lock()
 	defer c.mu.Unlock()

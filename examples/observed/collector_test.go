@@ -37,7 +37,7 @@ func TestCollectorForgets(t *testing.T) {
 	}
 }
 
-// Spans stand below their parents, in the order in which they began. Spans whose parent isn't known are outermost.
+// Spans come after their parents, in the order in which they began. Spans whose parent is unknown have depth 0.
 func TestOrder(t *testing.T) {
 	c := newCollector()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSyncer(c)).Tracer("test")

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// clients is how many requests of the load are under way at most.
+	// clients is the maximum number of requests of the load in flight.
 	clients = 16
-	// wave is how long the load takes to grow and fall again, between half and three halves of its rate.
+	// wave is the period in which the load rises and falls, between half and one and a half times its rate.
 	wave = 20 * time.Second
 	// tracesPerSecond is about how many of the load's requests are traced in a second.
 	tracesPerSecond = 8
@@ -35,7 +35,7 @@ var (
 	failed = expvar.NewInt("load_failed")
 )
 
-// load sends requests at a rate, each with a trace that the server's spans belong to.
+// load sends requests at a rate. Each request carries a trace, to which the server's spans are added.
 type load struct {
 	base    string
 	host    string // the host in its requests
@@ -45,7 +45,7 @@ type load struct {
 	tracer  trace.Tracer
 }
 
-// startLoad sends requests until ctx is done or stop is called. stop waits for the last answers.
+// startLoad sends requests until ctx is done or stop is called. stop waits for the answers to the last requests.
 func startLoad(ctx context.Context, base, host string, perSecond float64, spans sdktrace.SpanProcessor) (stop func()) {
 	if perSecond == 0 {
 		return func() {}
@@ -71,7 +71,7 @@ func startLoad(ctx context.Context, base, host string, perSecond float64, spans 
 	}
 }
 
-// swell makes the rate rise and fall.
+// swell makes the rate rise and fall until ctx ends.
 func (l *load) swell(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -96,7 +96,7 @@ func (l *load) run(ctx context.Context) {
 	}
 }
 
-// pick mixes the routes: most requests are quick ones.
+// pick chooses a random route. Most requests are quick ones.
 func pick() (name, path string) {
 	switch n := rand.IntN(100); {
 	case n < 70:

@@ -10,10 +10,10 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// The pages fit into windows of any width, and look as in docs/. With FILO_SCREENSHOTS=1 the dashboard runs until its charts show
-// something.
+// The pages fit into windows of any width, and look like the screenshots in docs/. With FILO_SCREENSHOTS=1 the dashboard runs until its charts have
+// content.
 func TestLooks(t *testing.T) {
-	os.Args[0] = "observed" // as the page of the profiles calls the program
+	os.Args[0] = "observed" // the page of the profiles shows this name
 	base, _, _ := start(t, "-load", "500")
 	tab := browser.Tab(t)
 	board := browser.Another(t, tab)

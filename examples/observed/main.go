@@ -1,11 +1,11 @@
-// Command observed shows a server at work: metrics, traces, a log, profiles, probes and a dashboard, under a load that it makes
-// itself.
+// Command observed shows what can be observed in a running server: metrics, traces, a log, profiles, probes and a dashboard. The program generates
+// the load itself.
 //
 //	go run ./observed              # http://localhost:6060 has links to all of it
 //	go run ./observed -load 1000   # requests a second, 0 for none
 //	go tool pprof http://localhost:6060/debug/pprof/profile?seconds=5
 //
-// Operators look into the server at a separate address, to which no proxy may lead. Clients use the other address.
+// Operators observe the server at a separate address, to which no proxy may forward requests. Clients use the other address.
 package main
 
 import (
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// Spans that weren't collected yet are lost, since the collector ends with the program.
+	// Shutdown exports the spans that still wait. They are lost nevertheless, since the collector ends with the program.
 	defer func() { err = errors.Join(err, a.spans.Shutdown(context.Background())) }()
 	return a.serve(ctx, *addr, *inside, *rate, *drain, stdout)
 }
@@ -67,7 +67,7 @@ func (a *app) serve(ctx context.Context, addr, inside string, rate float64, drai
 	insideEnded := make(chan error, 1)
 	go func() { insideEnded <- a.inside.RunListener(insideContext, insideListener) }()
 	defer func() {
-		endInside() // when the last client has its answer
+		endInside() // only now, when the last client has its answer
 		err = errors.Join(err, <-insideEnded)
 	}()
 	fmt.Fprintf(stdout, "listening on http://%s\nwhat looks into it: http://%s\n", ln.Addr(), insideListener.Addr())

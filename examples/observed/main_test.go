@@ -22,15 +22,15 @@ import (
 // longest bounds each wait of a test, since the machine may be busy.
 const longest = time.Minute
 
-// start runs the example on ports of its own, and returns the operator's URL. The example ends with the test, or when stop is called. stop
-// doesn't wait for the end; ended is closed then.
+// start runs the example on free ports, and returns the operator's URL. The example ends with the test, or when stop is called. stop doesn't wait for
+// the end, at which ended is closed.
 func start(t *testing.T, args ...string) (base string, stop func(), ended <-chan struct{}) {
 	t.Helper()
 	_, base, stop, ended = startBoth(t, args...)
 	return base, stop, ended
 }
 
-// startBoth is start, and returns the clients' URL, too.
+// startBoth is start, but also returns the clients' URL.
 func startBoth(t *testing.T, args ...string) (clients, operators string, stop func(), ended <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -62,7 +62,7 @@ func startBoth(t *testing.T, args ...string) (clients, operators string, stop fu
 	return urls[0], urls[1], cancel, done
 }
 
-// get asks for a URL, with fields as pairs of name and value.
+// get requests a URL, with fields given as names and values.
 func get(t *testing.T, url string, fields ...string) (status int, body string) {
 	t.Helper()
 	request, err := http.NewRequest("GET", url, nil)
@@ -110,7 +110,7 @@ func TestPages(t *testing.T) {
 		"/dashboard/":                   "<title>",
 		"/traces":                       "<h1>Traces</h1>",
 		"/debug/":                       "pprof",
-		"/dashboard":                    `id="stack"`, // without a slash, as a person may type it
+		"/dashboard":                    `id="stack"`, // without a final slash, as a user may type it
 		"/debug":                        "pprof/heap",
 		"/debug/vars":                   `"load_sent"`,
 		"/debug/loglevel":               `{"level":"INFO"}`,
@@ -135,7 +135,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The labels of metrics are routes, never paths, and exemplars lead to traces.
+// The labels of metrics have routes, never paths, and exemplars have the IDs of traces.
 func TestMetrics(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	for i := range 50 {
@@ -164,7 +164,7 @@ func TestMetrics(t *testing.T) {
 	getUntil(t, base+"/traces/"+exemplar[1], has("GET /users/{id:int}"))
 }
 
-// The server continues a client's trace. The trace has the spans and the log records of the request.
+// The server continues a client's trace. The trace's page shows the spans and the log records of the request.
 func TestTraceOfAClient(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -180,7 +180,7 @@ func TestTraceOfAClient(t *testing.T) {
 		Trace  string `json:"trace_id"`
 		Route  string `json:"route"`
 		Status int    `json:"status"`
-		// A duration's field must name its unit.
+		// A duration must be in a field that names the unit.
 		Milliseconds float64 `json:"duration_ms"`
 		Duration     any     `json:"duration"`
 	}
@@ -195,7 +195,7 @@ func TestTraceOfAClient(t *testing.T) {
 		t.Errorf("the log has %v ms, and %v without a unit", record.Milliseconds, record.Duration)
 	}
 
-	// A trace that the client doesn't record isn't recorded here.
+	// The server doesn't record a trace that the client doesn't record.
 	const silent = "4bf92f3577b34da6a3ce929d0e0e4737"
 	get(t, base+"/orders/12", "traceparent", "00-"+silent+"-"+parent+"-00")
 	get(t, base+"/orders/13", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4738-"+parent+"-01")
@@ -229,7 +229,7 @@ func TestTraceOfTheLoad(t *testing.T) {
 	}
 }
 
-// counted returns the load's counters, which include all tests so far.
+// counted returns the load's counters, which also count earlier tests.
 func counted(t *testing.T, base string) (sent, failed int) {
 	t.Helper()
 	var vars struct {
@@ -243,7 +243,7 @@ func counted(t *testing.T, base string) (sent, failed int) {
 	return vars.Sent, vars.Failed
 }
 
-// A profile is taken while the server works, and the variables count.
+// A profile can be taken while the server works, and the variables count requests.
 func TestProfile(t *testing.T) {
 	base, _, _ := start(t, "-load", "200")
 	sentBefore, failedBefore := counted(t, base)
@@ -264,7 +264,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// At its end the server says that it isn't ready, and serves on until a balancer has seen that.
+// Before it ends, the server reports that it isn't ready, and continues to serve until a balancer has noticed.
 func TestShutdownIsSeen(t *testing.T) {
 	base, stop, ended := start(t, "-load", "0", "-drain", "5s")
 	getUntil(t, base+"/readyz", func(status int, _ string) bool { return status == 200 })
@@ -285,14 +285,14 @@ func TestShutdownIsSeen(t *testing.T) {
 	}
 }
 
-// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
+// A page of another site whose name was made to resolve to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	sitetest.Hosts(t, base+"/quick")
 }
 
-// The tools that look into the server are shown only at the operator's address, and not to requests through a proxy. Clients, even those on
-// this machine, get only the work.
+// The tools that observe the server are available only at the operator's address, and not for requests through a proxy. Clients, even those on this
+// machine, can use only the other routes.
 func TestInside(t *testing.T) {
 	clients, base, _, _ := startBoth(t, "-load", "0", "-hosts", "127.0.0.1,shop.test")
 	for path, inside := range map[string]bool{
@@ -310,7 +310,7 @@ func TestInside(t *testing.T) {
 			t.Errorf("%s on the clients' address: %d %q, want %d", path, status, body, want)
 		}
 	}
-	// A client that isn't let in is shown no links to these tools.
+	// The page for clients has no links to these tools.
 	_, front := get(t, clients)
 	links := regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(front, -1)
 	if len(links) < 5 {
@@ -331,7 +331,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// Only the last traces and the last lines of the log are kept, however many come.
+// Only the last traces and the last lines of the log are kept, regardless of how many there are.
 func TestLimits(t *testing.T) {
 	end := newTail(io.Discard)
 	var writers sync.WaitGroup

@@ -22,7 +22,7 @@ func do(t *testing.T, tab context.Context, actions ...chromedp.Action[chromedp.V
 	}
 }
 
-// js returns the value of an expression.
+// js returns the value of a JavaScript expression.
 func js[T any](t *testing.T, tab context.Context, expression string) T {
 	t.Helper()
 	value, err := chromedp.Run(tab, chromedp.Evaluate[T](expression))
@@ -32,7 +32,7 @@ func js[T any](t *testing.T, tab context.Context, expression string) T {
 	return value
 }
 
-// wait waits until an expression is true.
+// wait waits until a JavaScript expression is true.
 func wait(t *testing.T, tab context.Context, expression string) {
 	t.Helper()
 	poll := chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(longest))
@@ -49,8 +49,8 @@ func follow(t *testing.T, tab context.Context, link string) {
 	}
 }
 
-// choose waits until the list has a trace with this name and number of spans that didn't fail, and follows its link. The list doesn't show
-// all traces.
+// choose waits until the list has a successful trace with this name and number of spans, and follows its link. It must wait, since the list doesn't
+// show all traces.
 func choose(t *testing.T, tab context.Context, name string, spans int) {
 	t.Helper()
 	mark := fmt.Sprintf(`(() => {
@@ -90,14 +90,14 @@ func look(t *testing.T, tab context.Context, width, height int64, scheme, path s
 	}
 }
 
-// drawn counts the colours in the picture of the stack.
+// drawn is an expression that counts the colours in the drawing of the stack.
 const drawn = `(() => {
 	const canvas = document.querySelector("#stack");
 	const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
 	return new Set(pixels).size;
 })()`
 
-// Under the load the dashboard's figures move, and the stack of workers is drawn.
+// Under load, the figures of the dashboard change, and it draws the stack of workers.
 func TestDashboardMoves(t *testing.T) {
 	base, _, _ := start(t, "-load", "150")
 	tab := browser.Tab(t)
@@ -113,7 +113,7 @@ func TestDashboardMoves(t *testing.T) {
 	wait(t, tab, fmt.Sprintf(`document.querySelector("#median").textContent !== %q`, latency))
 }
 
-// On a phone the dashboard is no wider than the screen, shows whole names, and explains its words at a tap.
+// On a phone the dashboard is no wider than the screen, shows whole names, and explains its terms on a tap.
 func TestDashboardOnAPhone(t *testing.T) {
 	base, _, _ := start(t, "-load", "150")
 	tab := browser.Tab(t)
@@ -150,7 +150,7 @@ func TestDashboardOnAPhone(t *testing.T) {
 	}
 }
 
-// On a phone the index of the profiles is no wider than the screen, and all of each line is on it.
+// On a phone the index of the profiles is no wider than the screen, and shows whole lines.
 func TestDebugOnAPhone(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	tab := browser.Tab(t)
@@ -170,12 +170,12 @@ func TestDebugOnAPhone(t *testing.T) {
 	}
 }
 
-// hasOrder reports whether a list of traces has one of an order that didn't fail.
+// hasOrder reports whether a list of traces has a successful one of an order.
 func hasOrder(_ int, body string) bool {
 	return regexp.MustCompile(`aria-label="succeeded"></span>\n<span class="name">get order`).MatchString(body)
 }
 
-// All links lead somewhere: those of the front page, of the traces, of the dashboard and of the profiles.
+// No link is dead on the front page, the pages of the traces, the dashboard and the page of the profiles.
 func TestLinks(t *testing.T) {
 	base, _, _ := start(t, "-load", "0")
 	get(t, base+"/orders/12")
@@ -185,7 +185,7 @@ func TestLinks(t *testing.T) {
 	browser.CheckLinks(t, tab, map[string]int{"/orders/10": 500}) // the page says that this one fails
 }
 
-// A visitor finds a trace, looks at it, and opens one of its spans.
+// A user finds a trace, opens it, and expands one of its spans.
 func TestTracesInTheBrowser(t *testing.T) {
 	base, _, _ := start(t, "-load", "100")
 	getUntil(t, base+"/traces", hasOrder)

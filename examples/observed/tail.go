@@ -13,12 +13,12 @@ import (
 // maxLines is how many lines of the log are kept.
 const maxLines = 2000
 
-// tail is a log's end. Each Write is a line.
+// tail keeps the last lines of a log. Each Write is a line.
 type tail struct {
 	also io.Writer
 
 	mu    sync.Mutex
-	lines []string // a ring; next is the oldest once it is full
+	lines []string // a ring buffer; once it is full, next is the index of the oldest line
 	next  int
 }
 
@@ -36,7 +36,7 @@ func (t *tail) Write(line []byte) (int, error) {
 	return t.also.Write(line)
 }
 
-// with returns the lines that have a text in them, the oldest first.
+// with returns the lines that contain a text, the oldest first.
 func (t *tail) with(text string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +49,7 @@ func (t *tail) with(text string) []string {
 	return found
 }
 
-// serve answers with the lines, of one trace if the query asks for it.
+// serve answers with the lines, or with those of one trace if the query names one.
 func (t *tail) serve(c *filo.Ctx) error {
 	var b bytes.Buffer
 	for _, line := range t.with(c.Query("trace")) {

@@ -23,10 +23,10 @@ type tracesPage struct {
 	Order  string // newest, slowest or failed
 	Traces []summary
 	Chosen *waterfall
-	Gone   bool // the requested trace isn't known, or isn't any more
+	Gone   bool // the requested trace is unknown, or no longer kept
 }
 
-// summary is a line of the list.
+// summary is a row of the list of traces.
 type summary struct {
 	ID, Name, Took string
 	Ago            string
@@ -35,7 +35,7 @@ type summary struct {
 	took           time.Duration
 }
 
-// waterfall is a trace as a picture: a line for each span, below its parent.
+// waterfall is a diagram of a trace: a row for each span, below the row of its parent.
 type waterfall struct {
 	summary
 	Rows  []row
@@ -46,7 +46,7 @@ type waterfall struct {
 type row struct {
 	Name, Kind, Took string
 	Depth            int
-	Left, Width      string // of the bar, per cent
+	Left, Width      string // of the bar, in percent
 	Failed           bool
 	Reason           string
 	Attributes       []attributeRow
@@ -54,7 +54,7 @@ type row struct {
 
 type attributeRow struct{ Key, Value string }
 
-// tick is a mark of the scale.
+// tick is a mark on the time scale.
 type tick struct{ Left, Label string }
 
 func (a *app) showTraces(c *filo.Ctx) error {
@@ -90,7 +90,8 @@ func (a *app) showTraces(c *filo.Ctx) error {
 	return c.Render(200, "traces.html", page)
 }
 
-// complete reports whether all spans of this process have arrived: they arrive when they end, the outer ones last.
+// complete reports whether all spans of this process have arrived. A span arrives when it ends, and its parent ends later, so no local parent may be
+// missing.
 func complete(spans []sdktrace.ReadOnlySpan) bool {
 	return !slices.ContainsFunc(spans, func(span sdktrace.ReadOnlySpan) bool {
 		parent := span.Parent()
@@ -115,7 +116,7 @@ func summarize(spans []sdktrace.ReadOnlySpan, now time.Time) summary {
 	return s
 }
 
-// extent returns when the first span began and the last one ended.
+// extent returns when the earliest span began and when the latest one ended.
 func extent(spans []sdktrace.ReadOnlySpan) (begin, end time.Time) {
 	begin, end = spans[0].StartTime(), spans[0].EndTime()
 	for _, span := range spans {
@@ -129,14 +130,13 @@ func extent(spans []sdktrace.ReadOnlySpan) (begin, end time.Time) {
 	return begin, end
 }
 
-// placed is a span, and how many others it is inside of.
+// placed is a span and its depth: how many spans enclose it.
 type placed struct {
 	span  sdktrace.ReadOnlySpan
 	depth int
 }
 
-// order returns the spans, each after its parent, and otherwise in the order in which they began. Spans whose parent isn't known are
-// outermost.
+// order returns the spans, each after its parent, and siblings in the order in which they began. Spans whose parent is unknown have depth 0.
 func order(spans []sdktrace.ReadOnlySpan) []placed {
 	known := make(map[trace.SpanID]bool)
 	for _, span := range spans {
@@ -192,7 +192,7 @@ func (a *app) draw(spans []sdktrace.ReadOnlySpan, now time.Time) *waterfall {
 	return w
 }
 
-// indent formats a line of the log for people.
+// indent formats a line of the log so that it is easy to read.
 func indent(line string) string {
 	var b bytes.Buffer
 	if err := json.Indent(&b, []byte(line), "", "  "); err != nil {
@@ -203,7 +203,7 @@ func indent(line string) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.2f%%", 100*part) }
 
-// short writes a duration with three digits.
+// short formats a duration with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d == 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// addWork adds the routes that do the server's work, of the kinds that servers usually have.
+// addWork adds routes that do work of the kinds that are typical of servers.
 func (a *app) addWork(g *router.Group) {
 	g.GET("/quick", quick)
 	g.GET("/users/{id:int}", a.user)
@@ -21,7 +21,7 @@ func (a *app) addWork(g *router.Group) {
 // quick answers at once.
 func quick(c *filo.Ctx) error { return c.Text(200, "hello\n") }
 
-// user asks the backend once.
+// user sends the backend one query.
 func (a *app) user(c *filo.Ctx) error {
 	if err := a.backend.query(c.Context(), "find user", 5*time.Millisecond); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (a *app) user(c *filo.Ctx) error {
 	return c.JSON(200, map[string]string{"user": c.Param("id")})
 }
 
-// order asks twice at the same time, and then once more. One order in ten is broken, and others don't exist.
+// order sends the backend two queries at the same time, and then another one. One order in ten is broken, and some don't exist.
 func (a *app) order(c *filo.Ctx) error {
 	id, err := strconv.ParseInt(c.Param("id"), 10, 64)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *app) order(c *filo.Ctx) error {
 	return c.JSON(200, map[string]int64{"order": id, "total": id * 7})
 }
 
-// export sends each line as soon as it is known.
+// export sends each line as soon as it is available.
 func (a *app) export(c *filo.Ctx) error {
 	ctx := c.Context()
 	c.Response.Header.Set("Content-Type", "text/csv; charset=utf-8")

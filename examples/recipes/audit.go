@@ -10,11 +10,11 @@ import (
 // maxAuditBytes is how much of a body the audit log keeps.
 const maxAuditBytes = 4 << 10
 
-// Audit logs who sent which body, and what was answered. Only JSON bodies are logged, the first 4 KB of each. Use it for the routes
-// that need it, inside of the middleware that authenticates, and log no route that takes passwords.
+// Audit logs which user sent which body, and the answer. It logs only JSON bodies, and only the first 4 KB of each. Use it for the routes that need
+// it, inside the middleware that authenticates. Don't use it for routes that receive passwords.
 //
-// It reads a body before the handler does. The handler still finds the whole body by c.Body, c.BodyReader or package bind, since
-// filo keeps a body that was read by c.Body for the rest of the request.
+// Audit reads a body before the handler does. The handler can still read the whole body with c.Body, c.BodyReader or package bind, since filo keeps a
+// body that was read with c.Body for the rest of the request.
 func Audit(logger *slog.Logger, user func(c *filo.Ctx) string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -22,7 +22,7 @@ func Audit(logger *slog.Logger, user func(c *filo.Ctx) string) filo.Middleware {
 			if isJSON(c.Request.Header.Get("Content-Type")) {
 				body, err := c.Body()
 				if err != nil {
-					return err // for example 413: the body is larger than the route allows
+					return err // for example a 413, if the body is larger than the route allows
 				}
 				request = beginning(body)
 			}
@@ -31,7 +31,7 @@ func Audit(logger *slog.Logger, user func(c *filo.Ctx) string) filo.Middleware {
 			if body, whole := c.Response.WholeBody(); whole && isJSON(c.Response.Header.Get("Content-Type")) {
 				answer = beginning(body)
 			}
-			// The route is a pattern, such as "PUT /users/{id}": the path may hold data of users.
+			// The record has the route's pattern, such as "PUT /users/{id}", and not the path, which may contain personal data.
 			logger.InfoContext(c.Context(), "audit", "user", user(c), "route", c.Route(), "status", c.Status(), "request", request, "response", answer)
 			return err
 		}
@@ -44,5 +44,5 @@ func isJSON(contentType string) bool {
 	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
 }
 
-// beginning copies: a body is borrowed until the handler returns, and a logger may keep what it is given.
+// beginning returns a copy of the body's beginning. The body itself is borrowed until the handler returns, but a logger may keep its arguments.
 func beginning(body []byte) string { return string(body[:min(len(body), maxAuditBytes)]) }

@@ -10,12 +10,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// NATSBroker is a broker for hubs by a stream of NATS JetStream: sse.NewHub(sse.HubOptions{Broker: NewNATSBroker(js, "NEWS")}). The
-// stream keeps the messages that clients may have missed, so limit how many it keeps. Send nothing else to it.
+// NATSBroker is an sse.Broker that uses a stream of NATS JetStream: create one with NewNATSBroker, and set it as Broker in sse.HubOptions. The stream
+// keeps the messages that clients may have missed, so limit how many it keeps. Don't publish anything else to it.
 type NATSBroker struct {
 	js   jetstream.JetStream
 	name string
-	base atomic.Uint64 // when the stream was made, in microseconds since 1970, so that a new stream has greater numbers
+	base atomic.Uint64 // when the stream was created, in microseconds since 1970; added to sequence numbers, so that those of a new stream are greater
 }
 
 // NewNATSBroker returns a broker that uses the JetStream stream called name. It creates the stream if there is none.
@@ -43,7 +43,7 @@ func (b *NATSBroker) Publish(ctx context.Context, topic string, message []byte) 
 	return b.base.Load() + ack.Sequence, nil
 }
 
-// stream returns the stream as it is now.
+// stream returns the stream with its current state.
 func (b *NATSBroker) stream(ctx context.Context) (jetstream.Stream, error) {
 	stream, err := b.js.Stream(ctx, b.name)
 	if err == nil {
@@ -56,7 +56,7 @@ func (b *NATSBroker) stream(ctx context.Context) (jetstream.Stream, error) {
 func (b *NATSBroker) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	f := &natsFollower{NATSBroker: b, receive: receive}
 	for ctx.Err() == nil {
-		f.follow(ctx) // until an error
+		f.follow(ctx) // returns after an error
 		select {
 		case <-ctx.Done():
 		case <-time.After(500 * time.Millisecond):
@@ -67,8 +67,8 @@ func (b *NATSBroker) Follow(ctx context.Context, receive func(sse.Delivery)) {
 type natsFollower struct {
 	*NATSBroker
 	receive func(sse.Delivery)
-	base    uint64 // of the stream that it has followed
-	last    uint64 // message of that
+	base    uint64 // base of the stream that it has followed
+	last    uint64 // sequence number of the last message of that stream
 	live    bool
 }
 
@@ -112,7 +112,7 @@ func (f *natsFollower) follow(ctx context.Context) error {
 		if sequence <= f.last {
 			continue
 		}
-		if sequence > f.last+1 { // the stream has dropped what is between
+		if sequence > f.last+1 { // the stream has dropped the messages between
 			f.receive(sse.Delivery{Gap: true, Number: f.base + sequence - 1})
 		}
 		f.last = sequence
@@ -123,7 +123,7 @@ func (f *natsFollower) follow(ctx context.Context) error {
 	}
 }
 
-// goLive tells the hub once that all kept messages were delivered.
+// goLive tells the hub, once, that all stored messages have been delivered.
 func (f *natsFollower) goLive() {
 	if !f.live {
 		f.live = true

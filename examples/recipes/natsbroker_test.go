@@ -41,7 +41,7 @@ func startNATS(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// deliveries records what a follower was given.
+// deliveries records what a follower has received.
 type deliveries struct {
 	mu    sync.Mutex
 	texts []string
@@ -76,8 +76,8 @@ func (d *deliveries) want(t *testing.T, want string) {
 	t.Fatalf("got %q, want %q", got, want)
 }
 
-// Each process gets each message, with the same number as its publisher. A process that comes later gets the messages that the stream has
-// kept, and is told if there were others. The numbers of a new stream are greater.
+// Each process gets each message, with the number that its publisher has got. A process that starts later gets the messages that the stream has kept,
+// and is told if there were others. A new stream has greater numbers.
 func TestNATSBroker(t *testing.T) {
 	js := startNATS(t)
 	var brokers [2]*NATSBroker
@@ -136,8 +136,8 @@ func TestNATSBroker(t *testing.T) {
 	follow(again).want(t, "gap c:4 live")
 }
 
-// recreated returns a broker with a new stream instead of a deleted one. While the server still removes the files of the old stream, it
-// can't make those of the new one.
+// recreated returns a broker with a new stream in place of a deleted one. It retries, since the server can't create the new stream's files while it
+// is still removing those of the old one.
 func recreated(t *testing.T, js jetstream.JetStream) *NATSBroker {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -151,7 +151,7 @@ func recreated(t *testing.T, js jetstream.JetStream) *NATSBroker {
 	}
 }
 
-// The broker serves hubs.
+// The broker works with hubs.
 func TestNATSHub(t *testing.T) {
 	b, err := NewNATSBroker(t.Context(), startNATS(t), "NEWS")
 	if err != nil {

@@ -13,8 +13,8 @@ const (
 	maxPageSize     = 200
 )
 
-// Page is a client's request for a part of a list. A cursor names the last item that the client has, so pages neither repeat nor skip
-// items when others are added meanwhile, and the database finds the place by its index, which OFFSET doesn't:
+// Page is a client's request for a part of a list. A cursor names the last item that the client has. So pages neither repeat nor skip items when
+// items are added between requests. Unlike with OFFSET, the database finds the beginning of a page with its index:
 //
 //	SELECT id, name FROM users WHERE id > $1 ORDER BY id LIMIT $2
 type Page struct {
@@ -44,8 +44,8 @@ func PageOf(c *filo.Ctx) (Page, error) {
 	return page, nil
 }
 
-// SetNext tells the client where the next page is, by a Link header (RFC 8288). Ask the database for Size+1 items to know whether
-// there is one, and pass the id of the last item of this page.
+// SetNext sends the client the URL of the next page in a Link header (RFC 8288). Query Size+1 items to find out whether there is a next page. last is
+// the id of the last item on this page.
 func (p Page) SetNext(c *filo.Ctx, last int64) {
 	query := url.Values{
 		"cursor": {base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, last, 10))},

@@ -23,16 +23,16 @@ const (
 	hashBytes    = 32
 )
 
-// Passwords hashes passwords and compares them with hashes. A hash takes 64 MB and 100 ms of a core, so a Passwords lets only as
-// many be made at once as there are processors: a flood of logins waits in line and can't take the memory of the machine.
+// Passwords hashes passwords and compares them with hashes. A hash takes 64 MB and 100 ms of a core, so a Passwords computes only as many hashes at
+// once as there are processors. In a flood of logins, further hashes wait, so the flood can't use up the machine's memory.
 type Passwords struct{ slots chan struct{} }
 
-// NewPasswords returns a Passwords that makes as many hashes at once as there are processors.
+// NewPasswords returns a Passwords that computes as many hashes at once as there are processors.
 func NewPasswords() *Passwords {
 	return &Passwords{slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
-// Hash returns what to store for a password. It has the parameters and a random salt in it.
+// Hash returns the text to store for a password. It contains the parameters and a random salt.
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
@@ -46,8 +46,8 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 
 var errHash = errors.New("not an Argon2id hash")
 
-// Matches reports whether the password is the one that the stored hash was made of. For a user who doesn't exist, call it with
-// the hash of any password: otherwise the time of the answer tells who has an account.
+// Matches reports whether stored is a hash of the password. For a user who doesn't exist, call it with the hash of any password: otherwise the
+// answer's latency reveals who has an account.
 func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool, error) {
 	parts := strings.Split(stored, "$")
 	if len(parts) != 6 || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
@@ -70,7 +70,7 @@ func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool,
 	return err == nil && subtle.ConstantTimeCompare(got, want) == 1, err
 }
 
-// derive waits for a free processor, or for the client to give up.
+// derive computes a hash. It waits for a free slot, unless ctx ends first.
 func (p *Passwords) derive(ctx context.Context, password string, salt []byte, passes, memory uint32, threads uint8, size uint32) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -78,7 +78,7 @@ func (p *Passwords) derive(ctx context.Context, password string, salt []byte, pa
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-p.slots }()
-	if ctx.Err() != nil { // a place was free as well, and select has taken it
+	if ctx.Err() != nil { // a slot was free as well, and select chose that case
 		return nil, context.Cause(ctx)
 	}
 	return argon2.IDKey([]byte(password), salt, passes, memory, threads, size), nil

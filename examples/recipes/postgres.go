@@ -21,11 +21,11 @@ type User struct {
 	Email string `json:"email"`
 }
 
-// Users is the part of the service that has the table.
+// Users is the part of the service that uses the table users.
 type Users struct{ Pool *pgxpool.Pool }
 
-// OpenUsers connects to PostgreSQL. Its pool holds ten connections for each processor that the database has: more of them make
-// the database slower, not faster. Requests beyond wait in the pool, and filo's workers with them, which costs little.
+// OpenUsers connects to PostgreSQL. Its pool holds ten connections for each processor of the database's machine: more connections make the database
+// slower, not faster. Further requests wait for a connection in the pool, and occupy filo's workers meanwhile, which costs little.
 func OpenUsers(ctx context.Context, url string, processors int32) (*Users, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -44,14 +44,14 @@ func OpenUsers(ctx context.Context, url string, processors int32) (*Users, error
 	return &Users{pool}, nil
 }
 
-// Routes registers the handlers. Close the pool when Server.Run has returned: no handler runs any more then.
+// Routes registers the handlers. Close the pool after Server.Run has returned, when no handler runs any more.
 func (u *Users) Routes(r *router.Router) {
 	r.GET("/users", u.list)
 	r.GET("/users/{id:int}", u.show)
 	r.POST("/users", u.create)
 }
 
-// list shows a page. The query is cancelled when the client leaves, since it has the request's context.
+// list answers with a page. The query has the request's context, so it is cancelled when the client leaves.
 func (u *Users) list(c *filo.Ctx) error {
 	page, err := PageOf(c)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/getsentry/sentry-go"
 )
 
-// The code in docs/RECIPES.md is in the files here, with other indentation.
+// The code in docs/RECIPES.md is also in the files of this package, with other indentation.
 func TestDocument(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("%q: %v, %v", broken, got, err)
 		}
 	}
-	// A login whose client has left doesn't wait for the others.
+	// A login whose client has left doesn't wait for a slot.
 	for range cap(p.slots) {
 		p.slots <- struct{}{}
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/getsentry/sentry-go"
 )
 
-// Sentry reports panics and failures to Sentry. Call sentry.Init first, and sentry.Flush when Server.Run has returned. Any agent
-// that has a middleware for net/http is used in the same way, by adaptor.Middleware: New Relic, Elastic APM, Datadog.
+// Sentry reports panics and failures to Sentry. Call sentry.Init first, and sentry.Flush when Server.Run has returned. Any agent with net/http
+// middleware, such as New Relic, Elastic APM or Datadog, can be used in the same way, with adaptor.Middleware.
 //
-// Sentry's own middleware gives each request a hub of its own and reports panics. It can't see errors that handlers return, so a second
+// Sentry's own middleware creates a hub for each request and reports panics. It can't see errors that handlers return, so a second
 // middleware reports the errors that become a 5xx.
 func Sentry(r *router.Router) {
 	agent := sentryhttp.New(sentryhttp.Options{Repanic: true, Timeout: 2 * time.Second})

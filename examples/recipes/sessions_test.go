@@ -75,7 +75,7 @@ func TestSessionStores(t *testing.T) {
 				if err := store.Delete(c, "a"); err != nil {
 					t.Fatal(err)
 				}
-				got.Version = 2 // as a request that has loaded the session before the deletion
+				got.Version = 2 // as for a request that had loaded the session before the deletion
 				if saved, err := store.Save(c, "a", got); saved || err != nil {
 					t.Fatalf("a deleted session came back: %v, %v", saved, err)
 				}
@@ -88,7 +88,7 @@ func TestSessionStores(t *testing.T) {
 	}
 }
 
-// If many requests save at once on top of the same version, exactly one succeeds.
+// If several requests save a session with the same version at the same time, exactly one succeeds.
 func TestSessionStoresAtOnce(t *testing.T) {
 	for name, store := range stores(t) {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestSessionStoresAtOnce(t *testing.T) {
 	}
 }
 
-// An expired row doesn't count as a session: it is replaced and cleaned.
+// An expired row doesn't count as a session: Save replaces it, and Clean removes it.
 func TestSQLSessionsExpire(t *testing.T) {
 	store := stores(t)["SQLite"].(SQLSessions)
 	within(t, func(c *filo.Ctx) {

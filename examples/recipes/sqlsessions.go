@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/middleware/session"
 )
 
-// SQLSessions keeps sessions in a table, of PostgreSQL or SQLite:
+// SQLSessions is a session.Store that uses a table in PostgreSQL or SQLite:
 //
 //	CREATE TABLE sessions (id text PRIMARY KEY, data bytea NOT NULL, version bigint NOT NULL, expires bigint NOT NULL);
 //	CREATE INDEX sessions_expires ON sessions (expires);
@@ -31,11 +31,11 @@ func (s SQLSessions) Load(c *filo.Ctx, id string) (session.Record, error) {
 	return record, err
 }
 
-// Save implements session.Store: the row changes only if nobody else has changed it since it was loaded.
+// Save implements session.Store. It changes the row only if no other request has changed it since it was loaded.
 func (s SQLSessions) Save(c *filo.Ctx, id string, record session.Record) (bool, error) {
 	statement := `UPDATE sessions SET data = $2, version = $3 + 1, expires = $4 WHERE id = $1 AND version = $3 AND expires > $5`
 	if record.Version == 0 {
-		// An expired row counts as none.
+		// An expired row counts as missing.
 		statement = `INSERT INTO sessions (id, data, version, expires) VALUES ($1, $2, $3 + 1, $4)
 			ON CONFLICT (id) DO UPDATE SET data = excluded.data, version = excluded.version, expires = excluded.expires WHERE sessions.expires <= $5`
 	}

@@ -16,11 +16,11 @@ import (
 
 const defaultLimit = 50
 
-// newHandler returns the whole application. Requests must name one of hosts.
+// newHandler returns the whole application. Requests must have one of hosts as their host.
 func newHandler(todos *store, hosts []string) (filo.Handler, error) {
 	r := router.New()
-	// Pages of other sites mustn't read or change their visitors' todos: neither by a name of such a site that leads here (HostCheck), nor
-	// across origins (CSRF).
+	// Pages of other sites must not read or change the todos: neither through a host name of theirs that resolves to this server (HostCheck), nor
+	// with cross-origin requests (CSRF).
 	r.Use(middleware.Secure(), middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}),
 		middleware.CSRF())
 	addAPI(r, todos)
@@ -42,7 +42,7 @@ func addAPI(r *router.Router, todos *store) {
 	g.DELETE("/{id}", bind.Handler(a.remove, bind.Doc{ID: "remove", Summary: "Delete a todo", Errors: []int{404, 503, 507}}))
 }
 
-// The inputs of the operations. The tags minimum, maxLength and the like hold for requests, and are in the OpenAPI document.
+// The inputs of the operations. Tags such as minimum and maxLength are enforced for requests, and appear in the OpenAPI document.
 type (
 	listInput struct {
 		Filter string `query:"filter" enum:"all,open,done" default:"all"`
@@ -62,7 +62,7 @@ type (
 	}
 )
 
-// SetDefaults sets the fields that a request leaves out.
+// SetDefaults sets the defaults of fields that a request may leave out.
 func (in *listInput) SetDefaults() {
 	*in = listInput{Filter: "all", Before: math.MaxInt64, Limit: defaultLimit}
 }
@@ -101,7 +101,7 @@ var (
 	valid  = bind.With(validator{})
 )
 
-// validator is a bind.Validator for rules that tags can't express: it asks the inputs themselves.
+// validator is a bind.Validator for rules that tags can't express: it calls the Validate methods of the inputs.
 type validator struct{}
 
 func (validator) Validate(v any) error {
@@ -117,7 +117,7 @@ func (in *todoChange) Validate() error {
 	return checkTitle(in.Title)
 }
 
-// checkTitle trims a title, and says what is wrong with it.
+// checkTitle trims a title, and returns an error if the title isn't valid.
 func checkTitle(title *string) error {
 	*title = strings.TrimSpace(*title)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// newDocument returns the document of the API, whose routes describe themselves.
+// newDocument returns the OpenAPI document of the API, generated from the routes.
 func newDocument(r *router.Router) (*huma.OpenAPI, error) {
 	document := &huma.OpenAPI{Info: &huma.Info{
 		Title: "Todos", Version: "1.0.0",
@@ -32,7 +32,7 @@ func newDocument(r *router.Router) (*huma.OpenAPI, error) {
 	return document, nil
 }
 
-// addDocument adds the document, as JSON and as a page to read.
+// addDocument adds routes for the document, as JSON and as an HTML page.
 func addDocument(r *router.Router) error {
 	document, err := newDocument(r)
 	if err != nil {
@@ -106,7 +106,7 @@ func newDocsOperation(document *huma.OpenAPI, op *huma.Operation) docsOperation 
 	return o
 }
 
-// members lists the members of the object that content has as JSON.
+// members lists the members of the JSON object that content describes.
 func members(document *huma.OpenAPI, content map[string]*huma.MediaType) (list []docsMember) {
 	media := content["application/json"]
 	if media == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The document is valid by OpenAPI's own schema of OpenAPI 3.1. Each schema in the document is valid JSON Schema, and what it refers to exists.
+// The document conforms to the official schema of OpenAPI 3.1. Each schema in the document is valid JSON Schema, and its references exist.
 func TestDocumentIsValid(t *testing.T) {
 	text, err := json.Marshal(theDocument())
 	if err != nil {

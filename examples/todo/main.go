@@ -5,9 +5,9 @@
 //	curl localhost:8080/api/todos -H 'Content-Type: application/json' -d '{"title":"Water the plants"}'
 //	curl localhost:8080/openapi.json
 //
-// Requests are routed by package router and read by package bind, invalid requests are answered with problem details (to clients that
-// accept JSON), todos are kept in SQLite, and contrib/huma makes the OpenAPI document. It shuts down gracefully on SIGINT and SIGTERM. It
-// has no users and no passwords: everybody who reaches the address can read and change everything.
+// Package router routes the requests, and package bind reads and checks their input. Clients that accept JSON get errors as problem details. SQLite
+// stores the todos, and contrib/huma generates the OpenAPI document. The program shuts down gracefully on SIGINT and SIGTERM. It has no users and no
+// passwords: everyone who can reach the address can read and change all todos.
 package main
 
 import (

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start runs the example on a port of its own, with its database at db, and returns its address. It ends with the test, or
+// start runs the example on a free port, with its database at db, and returns its address. It ends with the test, or
 // when stop is called.
 func start(t *testing.T, db string) (base string, stop func()) {
 	t.Helper()
@@ -69,7 +69,7 @@ func startNew(t *testing.T) (base string) {
 	return base
 }
 
-// send sends a request with a JSON body, "" for none, and fields as pairs of name and value.
+// send sends a request with a JSON body, unless it is "", and with fields given as names and values.
 func send(t *testing.T, method, url, body string, fields ...string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -116,12 +116,12 @@ var theDocument = sync.OnceValue(func() *huma.OpenAPI {
 		panic(err)
 	}
 	for _, schema := range document.Components.Schemas.Map() {
-		schema.PrecomputeMessages() // huma does this for routes that it serves itself
+		schema.PrecomputeMessages() // huma calls this only for routes that it serves itself
 	}
 	return document
 })
 
-// faults returns how an answer differs from the document.
+// faults returns the differences between an answer and the document.
 func faults(response *http.Response, method, path, answer string) []error {
 	path, _, _ = strings.Cut(path, "?")
 	item := theDocument().Paths[regexp.MustCompile(`^/api/todos/[^/]+$`).ReplaceAllString(path, "/api/todos/{id}")]
@@ -161,7 +161,7 @@ func parse[T any](t *testing.T, answer string) (v T) {
 	return v
 }
 
-// titles returns the list in one line.
+// titles formats the list in one line.
 func titles(p page) string {
 	var b strings.Builder
 	for _, todo := range p.Todos {
@@ -174,7 +174,7 @@ func titles(p page) string {
 	return fmt.Sprintf("%s(%d open, %d done)", b.String(), p.Open, p.Done)
 }
 
-// A person uses the application, from the first todo to the next start.
+// A user uses the application, from the first todo to the next start of the program.
 func TestFromTheFirstTodo(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "with ?, # and %41.db")
 	base, stop := start(t, db)
@@ -213,7 +213,7 @@ func TestFromTheFirstTodo(t *testing.T) {
 	expect("?filter=open", "Visit grandma (1 open, 1 done)")
 	expect("?filter=done", "✓Water the plants (1 open, 1 done)")
 
-	// All todos are there after another start, and no id is used twice.
+	// After a restart all todos still exist, and no id is used again.
 	stop()
 	for _, left := range []string{db + "-wal", db + "-shm"} {
 		if _, err := os.Stat(left); err == nil {
@@ -310,7 +310,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	for _, contentType := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
-		// Requests that a foreign page can make a browser send without a preflight are refused.
+		// The server refuses requests that a page of another site can make a browser send without a preflight.
 		call(t, base, "POST", "/api/todos", `{"title":"a"}`, 415, "Content-Type", contentType)
 	}
 	for request, status := range map[string]int{"PUT /api/todos": 405, "POST /api/todos/1": 405, "POST /": 405, "GET /api": 404, "GET /page/": 404} {
@@ -467,7 +467,7 @@ func TestSignal(t *testing.T) {
 	}
 }
 
-// A foreign page whose name was made to lead to this server can't read from it (DNS rebinding).
+// A page of another site whose name was made to resolve to this server can't read from it (DNS rebinding).
 func TestHosts(t *testing.T) {
 	base := startNew(t)
 	sitetest.Hosts(t, base+"/api/todos")

@@ -13,11 +13,11 @@ import (
 //go:embed page
 var files embed.FS
 
-// policy lets the pages load content from this server, and nothing from others.
+// policy allows the pages to load content from this server only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// addPage adds the page and its parts.
+// addPage adds routes for the page and its assets.
 func addPage(r *router.Router) error {
 	for _, file := range []struct{ path, name, contentType string }{
 		{"/{$}", "index.html", "text/html; charset=utf-8"},
@@ -53,7 +53,7 @@ func (a asset) serve(c *filo.Ctx) error {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("ETag", a.etag)
-	// A browser asks each time whether its copy is still the newest.
+	// With no-cache a browser checks on each use whether its copy is still current.
 	h.Set("Cache-Control", "no-cache")
 	if string(c.Request.Header.GetBytes("If-None-Match")) == a.etag {
 		c.Response.SetStatus(http.StatusNotModified)

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/browser"
 )
 
-// With the page on a phone, todos are added, ticked, filtered and deleted, and the page says what is refused.
+// On a phone, the page can be used to add, tick, filter and delete todos, and it shows why a todo is refused.
 func TestPageInTheBrowser(t *testing.T) {
 	base := startNew(t)
 	tab := browser.Tab(t)

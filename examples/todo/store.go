@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// maxTodos is how many todos there may be: anybody can add some.
+	// maxTodos is the maximum number of todos. There is a limit because anyone can add todos.
 	maxTodos = 10_000
-	// queryTimeout is how long a request waits for the database, the busy time-out below included.
+	// queryTimeout is how long a request waits for the database, including the busy time-out below.
 	queryTimeout = 5 * time.Second
-	// busyTimeout is how long a statement waits for another one's lock, in milliseconds.
+	// busyTimeout is how long a statement waits for a lock of another statement, in milliseconds.
 	busyTimeout = 2000
-	// maxConns bounds the connections: readers don't wait for the connection that writes.
+	// maxConns is the maximum number of connections. There are several, so that readers don't wait for the writer.
 	maxConns = 4
 )
 
-// The store returns these errors, which are answers for the client, or any other error, which becomes a 500 and whose text goes to the log.
-// These are shared: nothing may change them.
+// Errors of the store that have a status for the client. Any other error becomes a 500, and its text is logged. Requests share these errors, so
+// nothing may change them.
 var (
 	errNotFound = filo.Error(http.StatusNotFound, "no such todo")
 	errFull     = filo.Error(http.StatusConflict, fmt.Sprintf("there are %d todos, and there can't be more", maxTodos))
@@ -51,18 +51,18 @@ CREATE TABLE IF NOT EXISTS todos (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS todos_by_done ON todos (done, id);`
 
-// store keeps todos in a SQLite file. Its methods may be called by many goroutines at once.
+// store keeps todos in a SQLite file. It is safe for concurrent use.
 type store struct{ db *sql.DB }
 
-// openStore opens the file, or makes it. Several processes may have it open.
+// openStore opens the file, or creates it. Several processes may have the file open.
 func openStore(ctx context.Context, path string) (*store, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	// With a write-ahead log readers and the writer don't wait for each other. With NORMAL, SQLite syncs the log at checkpoints: a power
-	// failure can't damage the file, but the last changes may be lost. A transaction takes its write lock at its beginning, since one that
-	// has already read can't wait for it.
+	// With a write-ahead log, readers and the writer don't wait for each other. With NORMAL, SQLite syncs the log at checkpoints: a power failure
+	// can't damage the file, but the last changes may be lost. A transaction acquires the write lock at its beginning, since SQLite doesn't let a
+	// transaction that has already read wait for the lock.
 	options := url.Values{
 		"_txlock": {"immediate"},
 		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout), "journal_mode(WAL)", "synchronous(NORMAL)"},
@@ -82,7 +82,7 @@ func openStore(ctx context.Context, path string) (*store, error) {
 
 func (s *store) close() error { return s.db.Close() }
 
-// filter chooses todos; nil is all of them.
+// filter selects todos by whether they are done. nil selects all.
 type filter *bool
 
 // page is a part of the list.
@@ -141,7 +141,7 @@ func (s *store) get(ctx context.Context, id int64) (todo, error) {
 	return s.one(ctx, "reading a todo", `SELECT id, title, done, created FROM todos WHERE id = ?`, id)
 }
 
-// change sets the title and the state of a todo, each unless it is nil. It returns errNotFound if there is no such todo.
+// change sets the title and the state of a todo. nil leaves a value unchanged. It returns errNotFound if there is no such todo.
 func (s *store) change(ctx context.Context, id int64, title *string, done *bool) (todo, error) {
 	return s.one(ctx, "changing a todo", `UPDATE todos SET title = coalesce(?2, title), done = coalesce(?3, done)
 		WHERE id = ?1 RETURNING id, title, done, created`, id, title, done)
@@ -153,7 +153,7 @@ func (s *store) remove(ctx context.Context, id int64) error {
 	return err
 }
 
-// one runs a statement that returns a todo.
+// one runs a statement that returns one todo.
 func (s *store) one(ctx context.Context, what, query string, args ...any) (todo, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -176,7 +176,7 @@ func failure(what string, err error) error {
 	var sqliteError *sqlite.Error
 	code := 0
 	if errors.As(err, &sqliteError) {
-		code = sqliteError.Code() & 0xff // the other bits give details
+		code = sqliteError.Code() & 0xff // the other bits are details
 	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

@@ -58,7 +58,7 @@ func TestStoreIsFull(t *testing.T) {
 	}
 }
 
-// While another process locks the file, a client that writes is told to come again, and reads go on.
+// While another process locks the file, a client that writes is told to try again later, and reads still succeed.
 func TestStoreIsBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "todo.db")
 	s, other := newStore(t, path), newStore(t, path)
@@ -92,7 +92,7 @@ func TestStoreFailures(t *testing.T) {
 	if _, err := s.list(gone, nil, math.MaxInt64, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that is gone: %v", err)
 	}
-	// The schema refuses titles that no handler lets through.
+	// The schema refuses titles that the handlers refuse, too.
 	for _, title := range []string{"", strings.Repeat("x", 201)} {
 		if _, err := s.add(t.Context(), title); err == nil || !strings.Contains(err.Error(), "adding a todo: ") {
 			t.Errorf("a title of %d bytes: %v", len(title), err)

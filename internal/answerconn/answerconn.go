@@ -1,4 +1,4 @@
-// Package answerconn makes a net.Conn of an answer. It knows the other server's Transport alone.
+// Package answerconn turns the answer to a request that another server has received into a net.Conn. It uses only that server's Transport.
 package answerconn
 
 import (
@@ -13,11 +13,11 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Conn is a connection made of the answer to a request that another server has received. Writes send the answer's body. A Read waits until
-// the client leaves.
+// Conn is a connection over the answer to one request. Write sends a part of the answer's body. Read never returns data: it waits until the client
+// leaves.
 type Conn struct {
 	transport hooks.Transport
-	Whole     bool       // the answer ends as it should; belongs to the goroutine that serves the request
+	Whole     bool       // the answer is complete; only the goroutine that serves the request accesses it
 	writing   sync.Mutex // held during a Write
 
 	mu        race.Mutex[race.OfLeaf]
@@ -29,9 +29,9 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// New returns a connection. The caller must call Leave in the end.
+// New returns a connection. The caller must call Leave when the request ends.
 func New(t hooks.Transport) *Conn {
-	// The other server's deadlines are for a request that is answered soon. The outbox has its own.
+	// The other server set its deadlines for a short request. The outbox sets its own.
 	t.SetReadDeadline(time.Time{})
 	t.SetWriteDeadline(time.Time{})
 	return &Conn{transport: t, changed: make(chan struct{})}
@@ -46,7 +46,7 @@ func (c *Conn) Read([]byte) (int, error) {
 		if closed {
 			return 0, net.ErrClosed
 		}
-		var late <-chan time.Time // the collector frees the timer when nobody waits for it
+		var late <-chan time.Time // the garbage collector frees the timer once this call has returned
 		if !until.IsZero() {
 			left := time.Until(until)
 			if left <= 0 {
@@ -75,7 +75,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		err = c.transport.Flush()
 	}
 	if err != nil && c.isClosed() {
-		err = net.ErrClosed // Close has ended the call, by a deadline
+		err = net.ErrClosed // Close ended the call by setting a deadline in the past
 	}
 	return n, err
 }
@@ -102,7 +102,7 @@ func (c *Conn) Close() error {
 	return c.transport.SetWriteDeadline(clock.Past)
 }
 
-// Leave gives the transport back, when nobody writes any more.
+// Leave closes the connection, and waits until no Write uses the transport any more. Then the other server may reuse the transport.
 func (c *Conn) Leave() {
 	c.Close()
 	c.mu.Lock()

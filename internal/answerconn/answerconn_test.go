@@ -40,7 +40,7 @@ func newConn() (c *Conn, leave context.CancelFunc) {
 	return New(&testTransport{ctx: ctx, over: make(chan struct{})}), leave
 }
 
-// A read ends when the client leaves, at its deadline, which may change meanwhile, and when the connection is closed.
+// A read ends when the client leaves, when the connection is closed, and at its deadline, which may change during the read.
 func TestRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, test := range map[string]struct {
@@ -69,7 +69,7 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// Close ends a write that waits, and Leave returns only when no write is under way any more.
+// Close ends a write that waits, and Leave returns only when no write is in progress.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, leave := newConn()

@@ -1,5 +1,5 @@
-// Package asked tells all of filo's packages alike which scheme and host a client has asked for: if middleware in front has admitted a
-// request for one host, a router behind it must not take it for another.
+// Package asked is the one place where filo's packages find out which scheme and host a client has asked for. If the packages disagreed, middleware
+// could admit a request for one host, and the router behind the middleware could route it to another.
 package asked
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// View says which scheme and host the client has asked for, where the request itself doesn't show them because a trusted proxy stands in
-// front. middleware.RealIP attaches one.
+// View says which scheme and host the client has asked for. middleware.RealIP attaches it to requests. If a trusted proxy has forwarded a request,
+// the connection and the Host field don't show what the client has asked for.
 type View interface {
 	Scheme(c *filo.Ctx) string
 	// Host returns bytes that are borrowed until the handler returns.
@@ -28,7 +28,7 @@ func ViewOf(c *filo.Ctx) View {
 	return v
 }
 
-// Scheme is middleware.Scheme.
+// Scheme implements middleware.Scheme.
 func Scheme(c *filo.Ctx) string {
 	if v := ViewOf(c); v != nil {
 		return v.Scheme(c)
@@ -36,7 +36,7 @@ func Scheme(c *filo.Ctx) string {
 	return OwnScheme(c)
 }
 
-// OwnScheme returns the scheme of the connection, whatever a proxy says.
+// OwnScheme returns the scheme of the connection, and ignores what a proxy says about the client's.
 func OwnScheme(c *filo.Ctx) string {
 	if c.TLS() != nil {
 		return "https"
@@ -44,7 +44,7 @@ func OwnScheme(c *filo.Ctx) string {
 	return "http"
 }
 
-// Host is middleware.HostBytes.
+// Host implements middleware.HostBytes.
 func Host(c *filo.Ctx) []byte {
 	if v := ViewOf(c); v != nil {
 		return v.Host(c)
@@ -52,8 +52,8 @@ func Host(c *filo.Ctx) []byte {
 	return c.HostBytes()
 }
 
-// AppendHost appends a host in the form that all spellings of it share: in lower case, without the default port of the scheme, and
-// without the dot that ends a name which is fully qualified.
+// AppendHost appends the canonical form of a host: in lower case, without the default port of the scheme, and without the final dot of a fully
+// qualified name.
 func AppendHost(dst, host []byte, scheme string) []byte {
 	host = withoutDefaultPort(host, scheme)
 	name, port := host, []byte(nil)
@@ -69,14 +69,13 @@ func AppendHost(dst, host []byte, scheme string) []byte {
 	return append(dst, port...)
 }
 
-// SameOrigin reports whether a page of the origin, as browsers write it in Origin, belongs to the server and host that the client has asked
-// for.
+// SameOrigin reports whether origin, the value of an Origin field, names the server and host that the client has asked for.
 func SameOrigin(c *filo.Ctx, origin []byte) bool {
 	scheme, host, _ := bytes.Cut(origin, []byte("://"))
 	switch {
 	case len(host) == 0:
 		return false
-	case syntax.EqualFold(scheme, "https"): // a request that comes without TLS may have come to a proxy with TLS
+	case syntax.EqualFold(scheme, "https"): // a proxy may have received the request over TLS and forwarded it without
 		return syntax.EqualFold(withoutDefaultPort(host, "https"), withoutDefaultPort(Host(c), "https"))
 	case syntax.EqualFold(scheme, "http"):
 		return Scheme(c) == "http" && syntax.EqualFold(withoutDefaultPort(host, "http"), withoutDefaultPort(Host(c), "http"))

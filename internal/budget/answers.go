@@ -7,25 +7,26 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// Answers counts the bytes of all answers that wait for their clients while no handler waits for them.
+// Answers counts the bytes of all answers that wait to be sent although their handlers have returned.
 type Answers struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
-	// waiting is how many handlers wait for a window of HTTP/2. used doesn't include their memory, since another limit bounds their number.
+	// waiting is how many handlers wait for an HTTP/2 window. used doesn't include the memory of these handlers, since another limit bounds their
+	// number.
 	waiting atomic.Int64
 }
 
 const (
 	// waiterCost is about how many bytes a handler that waits for a window holds, with its goroutine and its request.
 	waiterCost = 32 << 10
-	// Once half of the limit is used, one connection of HTTP/2 may use at most 1/connShare of the limit.
+	// Once half of the limit is used, one HTTP/2 connection may use at most 1/connShare of the limit.
 	connShare = 32
 	// While the budget is crowded, a client has one crowdedShare-th of its grace to open a window, but at least crowdedTime.
 	crowdedShare = 10
 	crowdedTime  = time.Second
 )
 
-// SetLimit sets the maximum number of bytes, negative for no limit. It is called before all else.
+// SetLimit sets the maximum number of bytes, negative for no limit. It must be called before any other method.
 func (a *Answers) SetLimit(limit int64) { a.limit = limit }
 
 // Limit returns the maximum number of bytes.
@@ -34,7 +35,7 @@ func (a *Answers) Limit() int64 { return a.limit }
 // Used returns how many bytes are in use.
 func (a *Answers) Used() int64 { return a.used.Load() }
 
-// Take takes n bytes, and reports false if there is no room for them.
+// Take reserves n bytes. If there is no room for them, it reserves none and reports false.
 func (a *Answers) Take(n int64) bool {
 	if used := a.used.Add(n); a.limit >= 0 && used > a.limit {
 		a.used.Add(-n)
@@ -61,7 +62,8 @@ func (a *Answers) Wait(n int64) { a.waiting.Add(n) }
 // Waiting returns how many handlers wait for a window.
 func (a *Answers) Waiting() int64 { return a.waiting.Load() }
 
-// Crowded reports whether the waiting bytes and handlers use more than half of the limit. Clients then get less time.
+// Crowded reports whether the waiting bytes and handlers use more than half of the limit. While they do, clients have less time to open their
+// windows.
 func (a *Answers) Crowded() bool {
 	return a.limit >= 0 && a.used.Load()+a.waiting.Load()*waiterCost > a.limit/2
 }

@@ -1,5 +1,5 @@
-// Package budget bounds the memory that all clients of a server together make it keep: Bodies bounds the memory of request bodies, and
-// Answers the memory of answers that wait for their clients. It only counts. Its callers refuse bytes for which there is no room.
+// Package budget bounds the memory that a server holds for all of its clients together: Bodies bounds the memory of request bodies, and Answers the
+// memory of answers that wait to be sent. The package only counts. Its callers refuse bytes for which there is no room.
 package budget
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Bodies counts the bytes of the request bodies that a server holds. These are the buffers of bodies that handlers read as a whole, each
-// counted by a Room, and queues of bytes that wait for handlers, counted for each client.
+// Bodies counts the bytes of the request bodies that a server holds. These bytes are in the buffers of bodies that handlers read as a whole, each
+// counted by a Room, and in queues that handlers haven't read yet, counted for each client.
 //
-// Bodies that take up room while their handlers wait for the next byte are silent. When there is no room left, the body whose client has
-// been silent for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. The
-// number of silent bodies is limited, because each takes up room.
+// A body is silent if it takes up room while its handler waits for the next byte. When there is no room left, the body whose client has
+// been silent for the longest is cut off. So clients that send nearly all of their bodies, and then nothing, don't shut out others. The map of silent
+// bodies needs no limit of its own, because each of these bodies takes up room.
 type Bodies struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
@@ -25,7 +25,7 @@ type Bodies struct {
 	next   clock.Time // when the next search may be made, after one that has found no silent body
 }
 
-// Room is the room that the buffer of one body takes up. Goroutines other than the reader of the body may change only bytes.
+// Room is the room that the buffer of one body takes up. Goroutines other than the reader of the body may change only the field bytes.
 type Room struct {
 	bytes  atomic.Int64 // 0 when the body was cut off to make room for others
 	silent bool         // the room is in Bodies.silent
@@ -36,7 +36,7 @@ func (r *Room) Bytes() int64 { return r.bytes.Load() }
 
 // Silent is a body whose client may be silent.
 type Silent interface {
-	// CutBody ends the wait for the body's next bytes, and calls Bodies.Pass. It reports false if nobody waits any more.
+	// CutBody ends the wait for the body's next bytes, and calls Bodies.Pass. It reports false if the handler no longer waits.
 	CutBody(room *Room) bool
 }
 
@@ -55,7 +55,7 @@ const (
 // Once half of the limit is used, the queues of one client may use at most 1/clientShare of the limit.
 const clientShare = 32
 
-// SetLimit sets how many bytes there is room for, negative for any number. It is called before all else.
+// SetLimit sets how many bytes there is room for, negative for any number. It must be called before any other method.
 func (b *Bodies) SetLimit(limit int64) { b.limit = limit }
 
 // Limit returns how many bytes there is room for.
@@ -64,18 +64,18 @@ func (b *Bodies) Limit() int64 { return b.limit }
 // Used returns how many bytes are counted.
 func (b *Bodies) Used() int64 { return b.used.Load() }
 
-// hasRoom reports whether a request that already holds own bytes may take n more. A request may always take more if no other request holds
+// hasRoom reports whether a request may take n more bytes; own is how many it already holds. A request may always take more if no other request holds
 // bytes, so that a body over the limit isn't refused for ever.
 func (b *Bodies) hasRoom(used, own, n int64) bool {
 	return b.limit < 0 || used+n <= b.limit || used <= own
 }
 
-// HasRoom reports whether Take would succeed. It takes nothing: a client that only announces a length must not take room from others.
+// HasRoom reports whether Take would succeed. It reserves nothing: a client that only announces a length must not take room from others.
 func (b *Bodies) HasRoom(room *Room, queued, n int64) bool {
 	return b.hasRoom(b.used.Load(), room.Bytes()+queued, n)
 }
 
-// Take takes n more bytes for the buffer of a body. queued more bytes of that body wait elsewhere. Take returns false if there is no room.
+// Take reserves n more bytes for the buffer of a body. queued is how many bytes of that body wait in a queue. Take reports false if there is no room.
 func (b *Bodies) Take(room *Room, queued, n int64) bool {
 	for own := room.Bytes() + queued; ; {
 		used := b.used.Load()
@@ -107,7 +107,7 @@ func (b *Bodies) Give(room *Room, n int64) {
 	}
 }
 
-// Pass gives the room of a body that is cut off to others. Its handler is about to give its buffer back.
+// Pass frees the room of a body that is cut off, for other bodies, shortly before its handler releases the buffer.
 func (b *Bodies) Pass(room *Room) { b.used.Add(-room.bytes.Swap(0)) }
 
 // MayQueue reports whether a client's queues have room for n more bytes; client counts the bytes in them.
@@ -128,7 +128,7 @@ func (b *Bodies) Queue(client *atomic.Int64, n int64) {
 	b.used.Add(n)
 }
 
-// BeginSilence records when the handler of a body began to wait, if its buffer takes up room. EndSilence follows.
+// BeginSilence records when the handler of a body began to wait, if its buffer takes up room. The caller must call EndSilence when the wait ends.
 func (b *Bodies) BeginSilence(room *Room, body Silent, since clock.Time) {
 	if room.Bytes() == 0 || room.silent {
 		return
@@ -152,8 +152,7 @@ func (b *Bodies) EndSilence(room *Room) {
 	room.silent = false
 }
 
-// CutSilent makes room by cutting off a body whose client is silent. It reports false if there is none. The caller holds no connection's
-// lock.
+// CutSilent makes room by cutting off a body whose client is silent. It reports false if it finds none. The caller must not hold a connection's lock.
 func (b *Bodies) CutSilent(now clock.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,7 +178,7 @@ func (b *Bodies) CutSilent(now clock.Time) bool {
 	}
 }
 
-// Silents returns how many bodies have, at now, been silent for at least minSilence.
+// Silents returns how many bodies have been silent for at least minSilence at the moment now.
 func (b *Bodies) Silents(now clock.Time, minSilence time.Duration) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

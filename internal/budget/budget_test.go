@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// "A request may always take more if no other request holds bytes, so that a body over the limit isn't refused for ever." A refused Take
-// doesn't count.
+// "A request may always take more if no other request holds bytes, so that a body over the limit isn't refused for ever." A Take that is refused
+// counts no bytes.
 func TestBodies(t *testing.T) {
 	for _, test := range []struct {
 		name                          string
@@ -51,7 +51,7 @@ func TestBodies(t *testing.T) {
 		b.Give(&room, 10)
 		b.Give(&room, 1<<60)
 		b.Pass(&others)
-		b.Give(&others, 5) // these bytes have passed to others already
+		b.Give(&others, 5) // these bytes were already counted for others
 		b.Queue(&client, -test.queued)
 		if b.Used() != 0 || room.Bytes() != 0 || client.Load() != 0 {
 			t.Errorf("%s: in the end %d bytes are used", test.name, b.Used())
@@ -89,13 +89,13 @@ func TestMayQueue(t *testing.T) {
 	}
 }
 
-// Bodies that take at the same time never have more than the limit together.
+// Bodies that take room at the same time never hold more than the limit together.
 func TestTakeTogether(t *testing.T) {
 	const limit = 1000
 	var b Bodies
 	b.SetLimit(limit)
 	var first Room
-	b.Add(&first, 1) // so that no body is the only one
+	b.Add(&first, 1) // so that no body is the only one that holds bytes
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
@@ -116,7 +116,7 @@ func TestTakeTogether(t *testing.T) {
 // cut is a body that may be cut off.
 type cut struct {
 	b    *Bodies
-	over bool // the wait is over
+	over bool // the wait has ended
 	was  bool
 }
 
@@ -129,8 +129,8 @@ func (c *cut) CutBody(room *Room) bool {
 	return true
 }
 
-// The body whose client has been silent for the longest is cut off, but none before a second of silence, and none whose wait is over. After
-// a search that has found none, the next search has to wait.
+// The body whose client has been silent for the longest is cut off, but only after a second of silence, and only if its wait hasn't ended. After a
+// search that has found no such body, the next search has to wait.
 func TestCutSilent(t *testing.T) {
 	const begin = clock.Time(time.Hour)
 	var b Bodies
@@ -173,7 +173,7 @@ func TestCutSilent(t *testing.T) {
 	}
 }
 
-// Answers beyond the limit have no room, and once half of it is used a connection may have one thirty-second of it.
+// Answers beyond the limit have no room. Once half of the limit is used, a connection may hold one thirty-second of it.
 func TestAnswers(t *testing.T) {
 	const limit = 3200
 	var a Answers
@@ -203,8 +203,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// While more than half of the budget is used, by answers and handlers that wait, clients have a tenth of their time, but at least a second,
-// and never more than otherwise.
+// While more than half of the budget is used, by answers and handlers that wait, clients have a tenth of their normal grace, but at least a second,
+// and never more than their normal grace.
 func TestCrowded(t *testing.T) {
 	var a Answers
 	a.SetLimit(4 * waiterCost)

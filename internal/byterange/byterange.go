@@ -8,11 +8,11 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Max is the maximum number of ranges in a request. Programs that need several ask for a few; each part costs the server more than the
-// client.
+// Max is the maximum number of ranges in a request. Clients that need several ranges ask for a few. A limit is needed because each range costs the
+// server more than the client.
 const Max = 32
 
-// Range is a part of a file that isn't empty.
+// Range is a nonempty part of a file.
 type Range struct{ Begin, Length int64 }
 
 // Verdict says how a request's Range field is answered.
@@ -27,7 +27,7 @@ const (
 // Parse appends to dst the requested ranges that lie within a file of the given size. They are in the order of the request and may overlap,
 // but together they are no larger than the file.
 func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
-	// RFC 9110, section 14.2: a unit that isn't known must be ignored; 14.1: "Range units are ... case-insensitive".
+	// RFC 9110, section 14.2: a server must ignore a Range field with an unknown unit; 14.1: "Range units are ... case-insensitive".
 	unit, set, ok := bytes.Cut(value, []byte{'='})
 	if !ok || !syntax.EqualFold(unit, "bytes") || size == 0 {
 		return dst, Ignored
@@ -50,7 +50,7 @@ func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
 			continue
 		}
 		dst = append(dst, r)
-		tooMuch = tooMuch || r.Length > left // the rest may be malformed
+		tooMuch = tooMuch || r.Length > left // parsing goes on, since a malformed range that follows makes the field unsatisfiable
 		left -= r.Length
 	}
 	switch {
@@ -62,7 +62,7 @@ func Parse(dst []Range, value []byte, size int64) ([]Range, Verdict) {
 	return dst, Good
 }
 
-// parseRange reads an int-range or a suffix-range (RFC 9110, section 14.1.1). The result is empty if none of it is in the file.
+// parseRange reads an int-range or a suffix-range (RFC 9110, section 14.1.1). The result is empty if the range lies beyond the file's end.
 func parseRange(spec []byte, size int64) (r Range, ok bool) {
 	first, last, ok := bytes.Cut(spec, []byte{'-'})
 	if !ok {
@@ -86,7 +86,7 @@ func parseRange(spec []byte, size int64) (r Range, ok bool) {
 	return Range{begin, min(end, size-1) - begin + 1}, true
 }
 
-// maxPosition stands for all larger positions.
+// maxPosition also replaces all larger positions.
 const maxPosition = 1<<63 - 1
 
 // parsePosition reads 1*DIGIT.

@@ -78,7 +78,7 @@ var plainRanges = regexp.MustCompile(`^bytes=((\d{1,18}-\d{0,18}|-0*[1-9]\d{0,16
 
 var twoPositions = regexp.MustCompile(`(\d+)-(\d+)`)
 
-// hasBackward reports whether a range ends before it begins. net/http overlooks this if the range is outside the file.
+// hasBackward reports whether a range ends before it begins. net/http accepts such a range if it is outside the file.
 func hasBackward(value string) bool {
 	for _, match := range twoPositions.FindAllStringSubmatch(value, -1) {
 		first, _ := strconv.ParseInt(match[1], 10, 64)
@@ -151,7 +151,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-// A Range that is refused or ignored takes time in proportion to its length, however long it is: otherwise these fields would take hours.
+// The time to refuse or ignore a Range field is proportional to its length. If it were quadratic, these fields would take hours.
 func TestLongRanges(t *testing.T) {
 	const length = 1 << 22
 	for name, value := range map[string]string{

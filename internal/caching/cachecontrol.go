@@ -18,8 +18,8 @@ func HasToken(h *filo.Header, name, token string) bool {
 	return false
 }
 
-// Directive returns the argument of a directive of Cache-Control, without quotes, and whether there is the directive. If it
-// occurs more than once the first counts (RFC 9111, section 4.2.1).
+// Directive returns the argument of a directive of Cache-Control, without quotes, and whether the field has the directive. If the directive occurs
+// more than once, the first occurrence counts (RFC 9111, section 4.2.1).
 func Directive(h *filo.Header, name string) (argument []byte, ok bool) {
 	for list := range h.Values("Cache-Control") {
 		for len(list) > 0 {
@@ -40,7 +40,7 @@ func HasDirective(h *filo.Header, name string) bool {
 	return ok
 }
 
-// DirectiveSeconds returns the argument of a directive that is a time, and whether there is one.
+// DirectiveSeconds returns the argument of a directive such as max-age as a duration, and whether there is a valid one.
 func DirectiveSeconds(h *filo.Header, name string) (time.Duration, bool) {
 	argument, ok := Directive(h, name)
 	if !ok {
@@ -55,7 +55,7 @@ func Age(h *filo.Header) (time.Duration, bool) {
 	return Seconds(syntax.TrimSpace(first))
 }
 
-// Seconds parses delta-seconds (RFC 9111, section 1.2.2): more than 2^31 counts as 2^31.
+// Seconds parses delta-seconds (RFC 9111, section 1.2.2). It reduces a larger number to 2^31.
 func Seconds(value []byte) (time.Duration, bool) {
 	if len(value) == 0 {
 		return 0, false

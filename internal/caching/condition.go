@@ -14,8 +14,8 @@ import (
 // ReadsOnly reports whether the method is GET, HEAD or QUERY.
 func ReadsOnly(c *filo.Ctx) bool { return syntax.Retrieves(c.Request.MethodBytes()) }
 
-// AnswerCondition changes a response of 200 to the answer that the request's conditions require. modified is the date of the last change,
-// and may be nil.
+// AnswerCondition replaces a 200 response with the one that the request's conditions require. modified is the date of the last change, and may be
+// nil.
 func AnswerCondition(c *filo.Ctx, modified []byte) error {
 	switch Precondition(c, true, c.Response.Header.GetBytes("ETag"), modified) {
 	case 304:
@@ -29,8 +29,8 @@ func AnswerCondition(c *filo.Ctx, modified []byte) error {
 
 var errPrecondition = filo.Error(412, "")
 
-// notModified turns the response into a 304. RFC 9110, section 15.4.5: it keeps the fields that a cache needs, and drops the others that
-// describe a body.
+// notModified turns the response into a 304. As RFC 9110, section 15.4.5, requires, it keeps the fields that a cache needs, and drops the other
+// fields that describe a body.
 func notModified(c *filo.Ctx) {
 	h := &c.Response.Header
 	c.Response.SetStatus(304)
@@ -47,8 +47,8 @@ func notModified(c *filo.Ctx) {
 // resource that exists may lack either.
 func Precondition(c *filo.Ctx, exists bool, etag, modified []byte) (status int) {
 	h := &c.Request.Header
-	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and the same holds for the others
-	// (RFC 9110, sections 13.1.3 and 13.1.4).
+	// "A recipient MUST ignore If-Unmodified-Since if the request contains an If-Match header field", and If-Modified-Since if it contains
+	// If-None-Match (RFC 9110, sections 13.1.3 and 13.1.4).
 	if h.Has("If-Match") {
 		if !matches(h, "If-Match", exists, etag, false) {
 			return 412

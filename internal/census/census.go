@@ -1,5 +1,5 @@
-// Package census counts the clients of a server by their addresses: how many connections each of them has, and what has become of those that
-// were here. It doesn't know connections.
+// Package census counts the clients of a server by their addresses: how many connections each client has, and how many of its connections have ended
+// or were refused. The package counts numbers and has no references to connections.
 package census
 
 import (
@@ -44,7 +44,7 @@ type client struct {
 	bodies atomic.Int64 // see http2conn.Conn.bodies
 }
 
-// Count counts a connection of an address. It reports false if the address already has as many as it may have.
+// Count counts a connection of an address. It counts nothing and reports false if the address already has the maximum number of connections, most.
 func (c *Conns) Count(address netip.Addr, most int) bool {
 	each := c.clients[address]
 	if each.has(most) {
@@ -69,15 +69,15 @@ func (c *Conns) Uncount(address netip.Addr) {
 	}
 }
 
-// IsFull reports whether the address has connections, as many as it may have.
+// IsFull reports whether the address has at least one connection, and at least most.
 func (c *Conns) IsFull(address netip.Addr, most int) bool {
 	return c.clients[address].has(most)
 }
 
-// has reports whether there is a client, and whether it has at least that number of connections.
+// has reports whether c isn't nil and has at least that number of connections.
 func (c *client) has(conns int) bool { return c != nil && c.conns >= conns }
 
-// Bodies returns the counter of the buffered bodies of an address, nil if it has no connections.
+// Bodies returns the counter of the buffered bodies of an address, or nil if the address has no connections.
 func (c *Conns) Bodies(address netip.Addr) *atomic.Int64 {
 	if each := c.clients[address]; each != nil {
 		return &each.bodies

@@ -36,7 +36,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// A client has as many connections as it may, and no record of it is left when they are gone.
+// A client can have as many connections as the maximum, and no entry for it is left when they have ended.
 func TestConns(t *testing.T) {
 	var c Conns
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// clientTurn is how long a half of a History takes new counts.
+	// clientTurn is how long a half of a History is the current one, to which new counts are added.
 	clientTurn = time.Minute
 	// maxHeavy is how many clients a sketch counts.
 	maxHeavy = 1024
@@ -19,13 +19,14 @@ const (
 	LogInterval = 10 * time.Second
 )
 
-// History counts what became of clients in the last one to two minutes, in two halves: the current one, and the one of the minute before.
+// History counts the ended connections and the refusals of clients in the last one to two minutes. It has two halves: the current one, and that of
+// the minute before.
 type History struct {
 	mu             race.Mutex[race.OfLeaf]
 	turned         clock.Time // when the current halves began; guarded by mu
 	ended, refused [2]sketch
 	logged         [MaxReasons]struct { // guarded by mu
-		next  clock.Time // no record is due before
+		next  clock.Time // before that moment nothing is logged
 		count int        // refusals since the last record
 	}
 }
@@ -40,8 +41,8 @@ func (h *History) AddEnded(now clock.Time, address netip.Addr, requests int32) {
 	client.Requests += uint64(requests)
 }
 
-// AddRefused counts a refusal for a reason, below MaxReasons. If a record is due now, it returns how many refusals the record counts,
-// otherwise 0.
+// AddRefused counts a refusal; reason is less than MaxReasons. If the caller should log a record of the refusals for this reason now, AddRefused
+// returns how many refusals there were since the last record. Otherwise it returns 0.
 func (h *History) AddRefused(now clock.Time, reason uint8, address netip.Addr) (due int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,25 +86,25 @@ func (h *History) turnLocked(now clock.Time) {
 	}
 }
 
-// sketch counts the clients that come most often, in bounded memory. A new client takes the place of the one that weighs least, and
-// inherits its weight, so a client with more than a maxHeavy-th of all weight has a place (the Space-Saving algorithm of Metwally, Agrawal and
+// sketch counts the clients with the most weight, in bounded memory. When it is full, a new client replaces the client that weighs least, and
+// inherits that weight. So a client with more than a maxHeavy-th of all weight is in the sketch (the Space-Saving algorithm of Metwally, Agrawal and
 // El Abbadi).
 type sketch struct {
 	known map[netip.Addr]*Client
 	heap  []*Client // no element weighs more than those at twice its index plus 1 and 2
 }
 
-// Client has the figures of a client.
+// Client holds the counts of one client.
 type Client struct {
 	Address netip.Addr
-	// Ended is the number of its connections that have ended, and Requests the number of their requests.
+	// Ended is the number of the client's connections that have ended, and Requests the number of requests on those connections.
 	Ended, Requests, Refusals uint64
 
 	index  int    // in the heap
-	weight uint64 // including the weight of clients that had the place before
+	weight uint64 // including the weight inherited from clients that it has replaced
 }
 
-// add adds to the weight of a client, and returns it.
+// add adds to the weight of a client, and returns the client.
 func (h *sketch) add(address netip.Addr, weight uint64) *Client {
 	c := h.known[address]
 	switch {
@@ -115,7 +116,7 @@ func (h *sketch) add(address netip.Addr, weight uint64) *Client {
 		c = &Client{Address: address, index: len(h.heap)}
 		h.heap = append(h.heap, c)
 		h.known[address] = c
-		for c.index > 0 { // it weighs nothing yet
+		for c.index > 0 { // the new client weighs nothing yet, so it belongs at the top
 			h.swap(c, h.heap[(c.index-1)/2])
 		}
 	default:

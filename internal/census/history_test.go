@@ -14,8 +14,8 @@ func testClient(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(10<<24+i))))
 }
 
-// Among 100,000 addresses, of which only a bounded number is kept, the hog is first by requests and by refusals, and its figures are
-// complete. Two minutes later nothing is left of it.
+// Only a bounded number of 100,000 addresses is kept. Among them the hog has the most requests and refusals, and its counts are complete. Two minutes
+// later its counts are dropped.
 func TestHistory(t *testing.T) {
 	var clients History
 	hog := netip.MustParseAddr("2001:db8::")

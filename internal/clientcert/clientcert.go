@@ -1,5 +1,5 @@
-// Package clientcert compares the client certificates that a TLS configuration demands for different hosts. It knows configurations and the state
-// of a connection alone.
+// Package clientcert compares the client certificates that a TLS configuration demands for different hosts. It uses only configurations and the state
+// of a TLS connection.
 package clientcert
 
 import (
@@ -10,7 +10,8 @@ import (
 )
 
 // Differs reports whether base.GetConfigForClient demands another client certificate for the host than for the one that the connection was
-// opened for. It asks for both hosts now, since the demands may have changed since the handshake. conn is what GetConfigForClient gets.
+// opened for. It calls GetConfigForClient for both hosts, since the demands may have changed since the handshake. conn is the connection that
+// GetConfigForClient gets in its ClientHelloInfo.
 func Differs(base *tls.Config, state *tls.ConnectionState, host string, conn net.Conn) bool {
 	opened, host := serverName(state.ServerName), serverName(host)
 	if opened == host {
@@ -24,8 +25,8 @@ func Differs(base *tls.Config, state *tls.ConnectionState, host string, conn net
 	return err != nil || !sameDemands(had, demanded)
 }
 
-// serverName returns the name that a client's handshake has for a host: in lower case, without the dot that ends a name which is fully
-// qualified, and none for an address (RFC 6066, section 3).
+// serverName returns the server name that a client sends in its handshake for a host: in lower case, without the final dot of a fully qualified name.
+// It returns "" for an IP address (RFC 6066, section 3).
 func serverName(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return ""
@@ -33,7 +34,7 @@ func serverName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// configFor returns the configuration that a client like this connection's would get if its handshake were for the host.
+// configFor returns the configuration that GetConfigForClient would return for a handshake for the host with the parameters of this connection.
 func configFor(base *tls.Config, state *tls.ConnectionState, host string, conn net.Conn) (*tls.Config, error) {
 	hello := &tls.ClientHelloInfo{
 		ServerName: host, CipherSuites: []uint16{state.CipherSuite}, SupportedVersions: []uint16{state.Version},
@@ -56,7 +57,8 @@ var helloSchemes = []tls.SignatureScheme{
 	tls.PSSWithSHA256, tls.PSSWithSHA384, tls.PSSWithSHA512, tls.PKCS1WithSHA256, tls.PKCS1WithSHA384, tls.PKCS1WithSHA512,
 }
 
-// sameDemands reports whether two configurations demand the same client certificate. What their functions do can't be compared.
+// sameDemands reports whether two configurations demand the same client certificate. Functions can't be compared, so only whether both are set
+// counts.
 func sameDemands(a, b *tls.Config) bool {
 	if a == b {
 		return true

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A request for another host needs another connection only if that host's demands differ, or can't be compared.
+// A request for another host needs another connection only if the configuration for that host demands another client certificate, or can't be
+// compared.
 func TestDiffers(t *testing.T) {
 	strict := &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
 	base := &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -1,4 +1,4 @@
-// Package clock has the two scales of the server's time. Time is a moment on a server's coarse clock (Coarse), for deadlines and moments that
+// Package clock has the server's two time scales. Time is a moment on a server's coarse clock (Coarse), for deadlines and moments that
 // are compared with them. Nanos is an exact moment, for measuring durations. Moments on different scales can't be compared.
 package clock
 
@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Time is a moment on a server's coarse clock, in nanoseconds since shortly before that clock was first used. Every moment is
-// over 0. The zero Time is no moment: as a deadline it never comes.
+// Time is a moment on a server's coarse clock, in nanoseconds since shortly before that clock was first used. Every moment is greater than 0. The
+// zero Time is no moment: as a deadline it means that there is none.
 type Time int64
 
 // Last is the end of the scale, 292 years after the clock's origin.
 const Last Time = math.MaxInt64
 
-// Earliest is the smallest moment to which a time from the past is converted. So a moment stays over 0 without its lowest four bits, in
-// which a connection stores its state.
+// Earliest is the smallest moment to which a time from the past is converted. A connection stores its state in the lowest four bits of a moment. Even
+// without these bits, Earliest and all later moments are greater than 0.
 const Earliest Time = 1 << 4
 
-// Add returns the moment d after t, or Last if the scale ends before. d must not be negative.
+// Add returns the moment d after t, or Last if that moment is beyond the scale. d must not be negative.
 func (t Time) Add(d time.Duration) Time {
 	if t > Last-Time(d) {
 		return Last
@@ -39,8 +39,8 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
-// Waited returns how long the server has waited for a client. If a wait goes on for more than pause after its deadline, the process was
-// paused, and only the time before the deadline counts; 0 is no deadline.
+// Waited returns how long the server has waited for a client. If a wait lasts until more than pause after its deadline, the process was paused. Then
+// only the time before the deadline counts. A deadline of 0 means that there is none.
 func Waited(since, deadline, now Time, pause time.Duration) time.Duration {
 	if deadline != 0 && now.Sub(deadline) > pause {
 		now = deadline

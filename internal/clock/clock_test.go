@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// "Last if the scale ends before": a deadline that is too far away never becomes one that has passed.
+// "Last if that moment is beyond the scale": a deadline that is too far in the future never becomes one that has passed.
 func TestAdd(t *testing.T) {
 	const hour = Time(time.Hour)
 	for _, test := range []struct {

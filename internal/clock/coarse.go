@@ -7,22 +7,22 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Coarse is a cached time, for everything that needs no more precision than its tick: idle workers, deadlines, answers. Reading it is an
-// atomic load.
+// Coarse is a clock that caches the time, for uses that need no more precision than its tick: idle workers, deadlines, the Date line. Reading the
+// clock is an atomic load.
 //
-// It ticks only between Start and Stop, and only while it is read. After a few ticks without a reader it rests. The next reader takes the
-// exact time and wakes the clock. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A
-// clock that doesn't run gives exact times, at the price of a lock and a reading of the system's clock. The zero value is a clock that
-// doesn't run.
+// The clock ticks only between Start and Stop, and only while it is read. After a few ticks without a reader the clock rests. The next reader takes
+// the exact time and wakes the clock. So an idle server uses no processor time, and no reader sees a time that is more than about a tick old. A clock
+// that doesn't run returns exact times, which costs a lock and a read of the system's clock. The zero value is a clock that doesn't run.
 type Coarse struct {
-	// cached is the time as of the last tick, and 0 when it may not be used: the clock rests or doesn't run. It is stored
+	// cached is the time as of the last tick. It is 0 while the clock rests or doesn't run. It is stored
 	// only under mu, so that it never goes back, and loaded without mu.
 	cached Atomic[Time]
 	// used says that somebody has read the clock since its last tick. Readers store it only if it isn't set. Otherwise its
 	// cache line would go back and forth between the processors.
 	used atomic.Bool
 	// base is the origin of the clock's scale: one second before the clock was first used, so that no time is 0. It is set once, so
-	// a clock that is stopped and started again doesn't go back. Each clock has its own, since a synctest bubble has another time.
+	// a clock that is stopped and started again doesn't go back. Each clock has its own origin, since the time in a synctest bubble differs from the
+	// time outside.
 	base atomic.Pointer[time.Time]
 
 	mu        race.Mutex[race.OfClock]
@@ -42,13 +42,13 @@ const (
 	MaxTick = 100 * time.Millisecond
 )
 
-// Tick returns the tick of a clock by shortest, the shortest duration that the clock measures. The tick is a twentieth of shortest, but at
+// Tick returns the tick for a clock; shortest is the shortest duration that the clock measures. The tick is a twentieth of shortest, but at
 // least 500 µs and at most 100 ms.
 func Tick(shortest time.Duration) time.Duration {
 	return min(max(shortest/20, MinTick), MaxTick)
 }
 
-// Start lets the clock tick. It panics if the clock already runs. refreshed is called with the wall clock's time whenever the cached time
+// Start starts the clock's ticks. It panics if the clock already runs. refreshed is called with the wall clock's time whenever the cached time
 // is about to be updated, one call at a time.
 func (c *Coarse) Start(tick time.Duration, refreshed func(wall time.Time)) {
 	c.mu.Lock()
@@ -114,7 +114,7 @@ func (c *Coarse) Now() Time {
 	return cached
 }
 
-// Ticks reports whether the clock runs: then the time of the last call of refreshed is at most about a tick old. Like Now, it wakes a clock
+// Ticks reports whether the clock runs. If it does, the last call of refreshed was at most about a tick ago. Like Now, it wakes a clock
 // that rests.
 func (c *Coarse) Ticks() bool {
 	if c.cached.Load() == 0 {
@@ -133,11 +133,11 @@ func (c *Coarse) slowNow() Time {
 	if !c.wakeUpLocked() {
 		return c.Exact()
 	}
-	// The exact time isn't returned: after it, the cached time would be a step back.
+	// The exact time isn't returned, because the cached time that the next reader gets may be earlier.
 	return c.cached.Load()
 }
 
-// wakeUp ends the clock's rest. It reports whether the clock runs, so that the cached values may be used.
+// wakeUp ends the clock's rest. It reports whether the clock runs, which means that the cached values are valid.
 func (c *Coarse) wakeUp() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,7 @@ func (c *Coarse) tick() {
 	}
 }
 
-// CatchUp updates the time of a clock that ticks, because the time is behind after a pause of the process.
+// CatchUp updates the cached time of a clock that ticks. It is called after a pause of the process, when the cached time is stale.
 func (c *Coarse) CatchUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

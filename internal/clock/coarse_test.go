@@ -74,7 +74,7 @@ func TestClockAt(t *testing.T) {
 	})
 }
 
-// A clock that doesn't run is exact: before the start, after the stop.
+// A clock that doesn't run is exact: before Start and after Stop.
 func TestClockNotRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -98,7 +98,7 @@ func TestClockNotRunning(t *testing.T) {
 			t.Error("stop must wait for the clock's goroutine")
 		}
 		coarse.Stop() // does nothing
-		coarse.tick() // a tick that was already on its way
+		coarse.tick() // a tick that was already in progress
 		check("after stop")
 		coarse.start(testTick) // the clock can be started again
 		defer coarse.Stop()
@@ -121,7 +121,7 @@ func TestClockStartedTwice(t *testing.T) {
 	coarse.start(testTick)
 }
 
-// While it is read, the clock is at most a tick old, and so is the wall time of its last refresh.
+// While it is read, the clock is at most a tick old, and the wall time of its last refresh is at most a tick old, too.
 func TestClockTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -172,7 +172,7 @@ func TestClockRests(t *testing.T) {
 	}
 }
 
-// restAndWake lets the clock come to rest, wakes it by read, and keeps it awake. The argument of read is how late the time may be.
+// restAndWake lets the clock come to rest, wakes it by read, and keeps it awake. The argument of read is how far the time may be behind.
 func restAndWake(t *testing.T, coarse *tested, read func(late time.Duration)) {
 	t.Helper()
 	time.Sleep((restAfter + 1) * testTick)
@@ -194,7 +194,7 @@ func restAndWake(t *testing.T, coarse *tested, read func(late time.Duration)) {
 	}
 }
 
-// A clock that is stopped while it rests ends too (synctest would find its goroutine).
+// The goroutine of a clock that is stopped while it rests ends, too. Otherwise synctest would report it.
 func TestClockStoppedAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -204,7 +204,7 @@ func TestClockStoppedAtRest(t *testing.T) {
 	})
 }
 
-// Readers come and go, so that the clock often rests. They never see it go back, and never more than a tick late.
+// Readers come and go, so that the clock often rests. The clock never goes back, and is never more than a tick behind.
 func TestClockConcurrentReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var coarse tested
@@ -242,7 +242,7 @@ func TestClockConcurrentReaders(t *testing.T) {
 	})
 }
 
-// In real time, the clock is started and stopped while readers read it. They see it neither step back nor jump far ahead.
+// In real time, the clock is started and stopped while readers read it. The time that they read neither goes back nor jumps far ahead.
 func TestClockMonotonic(t *testing.T) {
 	var coarse tested
 	var ended atomic.Bool

@@ -1,5 +1,4 @@
-// Package cookie has the syntax of cookies (RFC 6265bis): of the Set-Cookie field, by which a response sets one, and of the Cookie fields of
-// requests. It knows bytes alone.
+// Package cookie has the syntax of cookies (RFC 6265bis): it renders the Set-Cookie fields of responses, and parses the Cookie fields of requests.
 package cookie
 
 import (
@@ -75,7 +74,8 @@ func (c *Set) problem() string {
 	return c.missingProtection()
 }
 
-// missingProtection says which attribute the cookie lacks that its other attributes or its name require, or "" if it lacks none.
+// missingProtection describes an attribute that the cookie lacks although its name or its other attributes require it. It returns "" if there is
+// none.
 func (c *Set) missingProtection() string {
 	const securePrefix, hostPrefix = "__Secure-", "__Host-"
 	if !c.Secure {
@@ -99,7 +99,7 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && syntax.EqualFold(s[:len(prefix)], prefix)
 }
 
-// validValue: "cookie-value = *cookie-octet / ( DQUOTE *cookie-octet DQUOTE )" (RFC 6265bis, section 4.1.1).
+// validValue reports whether s is a cookie-value: "cookie-value = *cookie-octet / ( DQUOTE *cookie-octet DQUOTE )" (RFC 6265bis, section 4.1.1).
 func validValue(s string) bool {
 	if len(s) > 1 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
@@ -112,8 +112,8 @@ func validValue(s string) bool {
 	return true
 }
 
-// validPath also refuses a space, though the grammar of path-value allows it: no request path matches one, and browsers strip a
-// trailing one.
+// validPath reports whether s is a valid Path. It also refuses a space, though the grammar of path-value allows it: no request path contains a space,
+// and browsers strip a trailing space.
 func validPath(s string) bool {
 	if s[0] != '/' || len(s) > maxAttributeBytes {
 		return false
@@ -153,7 +153,8 @@ func validDomain(s string) bool {
 	return label > 0 && s[len(s)-1] != '-'
 }
 
-// validTime: browsers don't accept a year before 1601 (RFC 6265bis, section 5.1.1), and HTTP-date has four digits for a year.
+// validTime reports whether t can be sent. Browsers don't accept a year before 1601 (RFC 6265bis, section 5.1.1), and HTTP-date has four digits for a
+// year.
 func validTime(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 1601 && year <= 9999
@@ -217,9 +218,9 @@ func Value(header []byte, name string) ([]byte, bool) {
 	return nil, false
 }
 
-// Pairs returns the names and values in header, the value of a Cookie field, in order. Like net/http, Pairs is more lenient than a server
-// has to be, since other software sets cookies too: white space around a pair is dropped, as are quotes around a value; a value may hold
-// spaces and commas; a pair without "=" has an empty value. A pair whose name isn't a token, or whose value holds other bytes, is skipped.
+// Pairs returns the names and values in header, the value of a Cookie field, in order. Like net/http, Pairs is more lenient than a server has to be,
+// since other software sets cookies too. It drops white space around a pair and quotes around a value. A value may contain spaces and commas. A pair
+// without "=" has an empty value. A pair is skipped if its name isn't a token, or if its value contains any other byte that isn't a cookie-octet.
 // Names and values are borrowed from header.
 func Pairs(header []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {

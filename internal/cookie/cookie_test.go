@@ -74,13 +74,13 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// FuzzPairs: from a Cookie field come the same pairs as from net/http.
+// FuzzPairs checks that a Cookie field has the same pairs as for net/http.
 func FuzzPairs(f *testing.F) {
 	for _, seed := range []string{`a=1; b="2 , 3"; c; =d`, "", "a=\x00;b=\xff"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
-		if !strings.ContainsAny(header, "\r\n") { // no field value holds these, and net/http trims them
+		if !strings.ContainsAny(header, "\r\n") { // no field value contains these, and net/http trims them
 			comparePairs(t, header)
 		}
 	})

@@ -2,7 +2,7 @@ package field
 
 import "github.com/filohttp/filo/internal/syntax"
 
-// Line is a field that is rendered once and set in many lists.
+// Line is a header field that is rendered once and then set in many lists.
 type Line struct {
 	text    string // in the form that is sent, with CRLF
 	nameLen uint16

@@ -14,14 +14,14 @@ import (
 // MaxName is the maximum length of a name.
 const MaxName = 1<<16 - 1
 
-// Entry is one header field: where its name and value are in the bytes of a message. With offsets instead of slices the bytes can move,
-// and the garbage collector has nothing to scan.
+// Entry is one header field: where its name and value are in the bytes of a message. It has offsets instead of slices, so the bytes can move, and the
+// garbage collector has nothing to scan.
 type Entry struct {
 	Name, Value uint32
 	ValueLen    uint32
 	NameLen     uint16
 	ID          ID
-	// rendered says that the bytes hold the field in the form that is sent, "Name: value\r\n", because it was set and not parsed.
+	// rendered says that the field was set, not parsed, so the bytes hold it in the form that is sent, "Name: value\r\n".
 	rendered bool
 }
 
@@ -31,12 +31,12 @@ func (e *Entry) ValueIn(b []byte) []byte {
 	return b[e.Value:end:end]
 }
 
-// Append appends e, whose name lies in b, to entries, and sets the number of the name.
+// Append appends e, whose name lies in b, to entries, and sets e.ID, the number of the name.
 func Append(entries []Entry, b []byte, e *Entry) []Entry {
 	name := b[e.Name : e.Name+uint32(e.NameLen)]
 	e.ID = Unknown
 	if len(name) <= maxKnownName {
-		// Most names come in their usual case.
+		// Most names have their canonical case.
 		if e.ID = table[hash(name)]; string(name) != names[e.ID] {
 			e.ID = Lookup(name)
 		}
@@ -51,7 +51,7 @@ func extend(entries []Entry) ([]Entry, *Entry) {
 	return entries, &entries[len(entries)-1]
 }
 
-// fill sets each part of e separately: see extend.
+// fill sets each field of e separately: see extend.
 func (e *Entry) fill(name uint32, nameLen uint16, id ID, value, valueLen uint32) {
 	e.Name, e.NameLen, e.ID, e.Value, e.ValueLen = name, nameLen, id, value, valueLen
 }
@@ -59,7 +59,7 @@ func (e *Entry) fill(name uint32, nameLen uint16, id ID, value, valueLen uint32)
 // List is an ordered list of header fields. Slices that it returns are valid until the list changes or its borrowed buffer becomes
 // invalid. The zero value is an empty list.
 type List struct {
-	// buf holds the names and values. It holds fields that were set in the form in which they are sent, "Name: value\r\n".
+	// buf holds the names and values. A field that was set is in buf in the form in which it is sent, "Name: value\r\n".
 	buf     []byte
 	entries []Entry
 	// borrowed says that buf isn't the list's own: the list copies it before it writes to it.
@@ -69,8 +69,8 @@ type List struct {
 // Borrow returns a list of entries, which lie in b. The list doesn't write to b.
 func Borrow(b []byte, entries []Entry) List { return List{buf: b, entries: entries, borrowed: true} }
 
-// Adopt makes l a list of entries, which lie in b. The list doesn't write to b, and owns entries. In return the caller owns the empty
-// slice that Adopt returns, which is the memory of the list's previous entries.
+// Adopt makes l a list of entries, which lie in b. The list doesn't write to b, and owns entries. Adopt returns an empty slice with the memory of the
+// list's previous entries, which the caller may reuse.
 func (l *List) Adopt(b []byte, entries []Entry) []Entry {
 	old := l.entries[:0]
 	l.buf, l.entries, l.borrowed = b, entries, true
@@ -169,7 +169,7 @@ func (l *List) All() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// HasToken reports whether the list in the fields with the number id has the token, in upper or lower case. The list may be spread over
+// HasToken reports whether the comma-separated list in the fields with the number id contains the token, ignoring case. The list may be spread over
 // several fields and have empty elements (RFC 9110, section 5.6.1).
 func (l *List) HasToken(id ID, token string) bool {
 	for i := l.FindID(id, 0); i >= 0; i = l.FindID(id, i+1) {
@@ -180,8 +180,8 @@ func (l *List) HasToken(id ID, token string) bool {
 	return false
 }
 
-// Set replaces all fields called name with one that has the value, at the position of the first of them. A name that isn't a token changes
-// nothing, and control bytes in a value become spaces.
+// Set replaces all fields called name with one that has the value, at the position of the first of them. It does nothing if the name isn't a token.
+// It replaces control bytes in the value with spaces.
 func (l *List) Set(name, value string) { set(l, name, Lookup(name), value) }
 
 // SetBytes is Set for a value in bytes, which it copies.
@@ -294,7 +294,7 @@ func write[V []byte | string](l *List, e *Entry, name string, id ID, value V) {
 	e.rendered = true
 }
 
-// own makes buf the list's own, so that the list can append to it. It returns buf if it was the list's own before, for poisonOutgrown.
+// own replaces a borrowed buf with a copy, so that the list can append to it. If buf wasn't borrowed, own returns it, for poisonOutgrown.
 func (l *List) own() (old []byte) {
 	if l.borrowed {
 		l.buf, l.borrowed = bytes.Clone(l.buf), false
@@ -303,8 +303,8 @@ func (l *List) own() (old []byte) {
 	return l.buf
 }
 
-// poisonOutgrown overwrites the buffer from before a change if the change has replaced it: slices borrowed from it are valid until the
-// list changes.
+// poisonOutgrown overwrites old, the buffer before a change, if the change has replaced it. Slices that the list returned before the change point
+// into old and are no longer valid.
 func (l *List) poisonOutgrown(old []byte) {
 	if race.Enabled && cap(old) > 0 && &old[:1][0] != &l.buf[0] {
 		lend.Poison(old[:cap(old)])

@@ -20,7 +20,7 @@ func (m modelList) index(name string) int {
 	return slices.IndexFunc(m, func(f modelField) bool { return strings.EqualFold(f.name, name) })
 }
 
-// set does what List.Set's comment says: "Set replaces all fields called name by one with the value, at the position of the first of them."
+// set does what List.Set's comment says: "Set replaces all fields called name with one that has the value, at the position of the first of them."
 func (m modelList) set(name, value string) modelList {
 	at := m.index(name)
 	if at < 0 {
@@ -115,7 +115,7 @@ var (
 	testValues = []string{"", "a", "b c", " d ", "\te\t", "f\tg", "h\r\nX-Injected: 1", "\r\n", "\x00\x01\x1f\x7f", "é\xff", "\n i", "j \r", strings.Repeat("k", 300)}
 )
 
-// A List is an ordered list: whatever is done to it, in a request or a response, it has the same fields as a plain list. The connection's
+// A List is an ordered list: after any sequence of operations, on a request or a response, it has the same fields as a plain list. The connection's
 // buffer never changes.
 func TestListModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 10))
@@ -152,7 +152,7 @@ func TestListModel(t *testing.T) {
 				h.Del(name)
 				model = model.del(name)
 			case 13:
-				// The value comes from the list itself: it may move while it is copied.
+				// The value is borrowed from the list itself, whose buffer may move while the value is copied.
 				other := testNames[random.IntN(len(testNames))]
 				own, there := h.Get(other), model.index(other) >= 0
 				h.SetBytes(name, own)
@@ -279,7 +279,7 @@ func TestListLongNames(t *testing.T) {
 	checkList(t, &h, modelList{{longest, "a"}, {"X", "c"}}, []string{longest, longest + "n", "x"})
 }
 
-// Fields go out as they were set: in order, case and value.
+// Fields are sent with the order, case and value with which they were set.
 func TestListOnTheWire(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	for range 300 {
@@ -308,8 +308,8 @@ func TestListOnTheWire(t *testing.T) {
 	}
 }
 
-// A request's fields are in the connection's buffer until one is set: then they move to a copy, once. The buffer, and the slices that were
-// borrowed from it, stay as they are.
+// A request's fields are in the connection's buffer until one is set: then the list copies the buffer, once. The buffer, and slices that were
+// borrowed from it, don't change.
 func TestListCopyOnWrite(t *testing.T) {
 	const fields = "X-A: 1\r\nX-B: 2\r\nX-A: 3\r\n"
 	for name, change := range map[string]func(h *List){

@@ -3,7 +3,7 @@ package field
 
 import "github.com/filohttp/filo/internal/syntax"
 
-// ID is the number of a field name that the server or most handlers look up. A lookup by number needs no comparison of bytes.
+// ID is the number of a field name that the server or most handlers look up. A lookup by number compares no bytes.
 type ID uint8
 
 // The names before Framing decide how a message is framed or routed. The parser records where they occur.
@@ -131,7 +131,7 @@ var names = [Count]string{
 
 const maxKnownName = len("Access-Control-Request-Headers")
 
-// table finds a known name by its hash. The known names have no collisions (a test checks that).
+// table maps the hash of a known name to its number. The hashes of the known names don't collide, which a test checks.
 var table = func() (table [256]ID) {
 	for id := Unknown + 1; id < Count; id++ {
 		if names[id] != "" {
@@ -152,7 +152,7 @@ func Lookup[S []byte | string](name S) ID {
 	if len(name) == 0 || len(name) > maxKnownName {
 		return Unknown
 	}
-	// Most names come in their usual case, and are compared at once.
+	// Most names have their canonical case, so the exact comparison comes first.
 	if id := table[hash(name)]; string(name) == names[id] || id != Unknown && syntax.EqualFold(name, names[id]) {
 		return id
 	}
@@ -162,7 +162,8 @@ func Lookup[S []byte | string](name S) ID {
 // String returns the name in its canonical case, "" for Unknown.
 func (id ID) String() string { return names[id] }
 
-// InFinal reports whether a final answer keeps the field that its handler has set. Only the server sets fields that frame the body.
+// InFinal reports whether a final answer keeps this field if its handler has set it. Fields that frame the body are dropped, since only the server
+// sets them.
 func (id ID) InFinal() bool {
 	switch id {
 	case ContentLength, TransferEncoding, KeepAlive, Trailer:
@@ -171,8 +172,8 @@ func (id ID) InFinal() bool {
 	return true
 }
 
-// InInterim reports whether an interim answer (RFC 9110, section 15.2) may have the field: not one about the final answer or the
-// connection.
+// InInterim reports whether an interim answer (RFC 9110, section 15.2) may have the field. A field that describes the final answer or the connection
+// may not be in an interim answer.
 func (id ID) InInterim() bool {
 	switch id {
 	case ContentLength, TransferEncoding, Connection, ContentType, KeepAlive, ProxyConnection, Trailer:
@@ -181,8 +182,8 @@ func (id ID) InInterim() bool {
 	return true
 }
 
-// InTrailer reports whether a field may be in a trailer section: not one that decides how the message is framed, routed,
-// authenticated or read (RFC 9110, section 6.5.1), and not one about the connection.
+// InTrailer reports whether a field may be in a trailer section. A field that decides how the message is framed, routed, authenticated or read (RFC
+// 9110, section 6.5.1) may not, nor may a field about the connection.
 func (id ID) InTrailer() bool {
 	switch id {
 	case Trailer, ContentType, ContentEncoding, ContentRange, Authorization, Cookie,

@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// wireCases returns a name in lower, upper, and twice in mixed case.
+// wireCases returns a name in lower case, in upper case, and in two mixtures of both.
 func wireCases(name string) []string {
 	mixed := [2][]byte{[]byte(strings.ToLower(name)), []byte(strings.ToLower(name))}
 	for i := range name {
@@ -56,7 +56,7 @@ func TestKnownFieldNames(t *testing.T) {
 	}
 }
 
-// The known names have no collisions: in a collision, the earlier name wouldn't be found.
+// The hashes of the known names don't collide: otherwise the earlier of two names wouldn't be found.
 func TestFieldHashCollisions(t *testing.T) {
 	taken := make(map[uint8]string)
 	for _, name := range names {
@@ -76,7 +76,7 @@ func TestFieldHashCollisions(t *testing.T) {
 	}
 }
 
-// A name that is almost a known one isn't taken for it, even if it has the same hash.
+// A name that differs slightly from a known one isn't taken for it, even if both have the same hash.
 func TestUnknownFieldNames(t *testing.T) {
 	known := make(map[string]bool)
 	for _, name := range names {

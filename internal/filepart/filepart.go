@@ -1,5 +1,5 @@
-// Package filepart finds the file that a reader reads, and how far the reader has come, so that the system can send the rest of the file
-// without the reader.
+// Package filepart finds the file that an io.Reader reads, and the reader's position in it, so that the system can send the rest of the file without
+// calling the reader.
 package filepart
 
 import (
@@ -15,21 +15,21 @@ import (
 // Part is the part of a file that a reader hasn't read yet.
 type Part struct {
 	File   File
-	Local  *localfile.File // the same file; nil if it isn't known to be a local one
-	Offset int64           // in the file, where it begins
+	Local  *localfile.File // the same file; nil if it isn't known to be on a local file system
+	Offset int64           // where the part begins in the file
 	Size   int64           // may reach beyond the file's end
 	Reader io.ReadSeeker   // the reader itself
 	At     int64           // the reader's position
-	Whole  Regular         // reader, if that is the file itself; nil for a section, which mustn't move the file's position
+	Whole  Regular         // Reader, if it is the file itself; nil for an io.SectionReader, which must not move the file's position
 }
 
-// File is the part of *os.File that doesn't depend on the file's position.
+// File has the methods of *os.File that don't depend on the file's position.
 type File interface {
 	syscall.Conn
 	Stat() (fs.FileInfo, error)
 }
 
-// Regular is an *os.File, or the wrapper without WriteTo that the file's WriteTo passes to io.Copy.
+// Regular is an *os.File, or the wrapper without WriteTo that (*os.File).WriteTo passes to io.Copy.
 type Regular interface {
 	File
 	io.ReadSeeker
@@ -38,8 +38,8 @@ type Regular interface {
 // section is a reader that can say which part of a file it reads.
 type section interface{ FileSection() *io.SectionReader }
 
-// Of returns the part of a file that a reader would read. ok is false if r doesn't read a file, or its position is unknown. A
-// type that embeds a file doesn't count, since it may have a Read of its own, which sendfile wouldn't call.
+// Of returns the part of a file that a reader would read. ok is false if r doesn't read a file, or its position is unknown. A type that embeds an
+// *os.File doesn't count as a file, since it may override Read, and sendfile wouldn't call that method.
 func Of(r io.Reader) (p Part, ok bool) {
 	if section, ok := r.(section); ok {
 		if l, ok := r.(interface{ LocalFile() *localfile.File }); ok {
@@ -57,7 +57,7 @@ func Of(r io.Reader) (p Part, ok bool) {
 		at, err := r.Seek(0, io.SeekCurrent)
 		return Part{File: file, Local: p.Local, Offset: offset + at, Size: size - at, Reader: r, At: at}, err == nil
 	case Regular:
-		// An *os.File, or the wrapper of its WriteTo.
+		// Only *os.File and the wrapper that its WriteTo uses are accepted.
 		if _, ok := r.(*os.File); !ok && reflect.TypeOf(r).PkgPath() != "os" {
 			return p, false
 		}

@@ -1,4 +1,4 @@
-// Package flight makes simultaneous goroutines that want the same result wait for the first one.
+// Package flight lets goroutines that want the same result at the same time wait for the first one that works on it.
 package flight
 
 import (
@@ -15,7 +15,7 @@ type Group[V any] struct {
 // Flight is the work of one goroutine, for which others wait.
 type Flight[V any] struct {
 	Key string
-	// Value belongs to the goroutine that has begun the flight until Done is closed. Then it doesn't change.
+	// Until Done is closed, only the goroutine that has begun the flight may access Value. Afterwards Value doesn't change.
 	Value V
 	// End closes Done.
 	Done chan struct{}
@@ -24,7 +24,7 @@ type Flight[V any] struct {
 	over  bool // guarded by the group's mu
 }
 
-// Join returns the flight for a key. If none is in progress, the caller begins one, and must end it.
+// Join returns the flight for a key. If none is in progress, Join begins one, and first is true. Then the caller must call End.
 func (g *Group[V]) Join(key []byte) (f *Flight[V], first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,8 +63,8 @@ func (f *Flight[V]) end() {
 	close(f.Done)
 }
 
-// EndOf ends the flights for a key, and for keys that begin with prefix, no matter which goroutine began them: their result is no longer
-// wanted. The flights of the group must have no Value, which belongs to that goroutine.
+// EndOf ends the flights for a key, and for keys that begin with prefix, because their results are no longer wanted. It may end flights that other
+// goroutines began. So the group's flights must not use Value, which only those goroutines may access.
 func (g *Group[V]) EndOf(key, prefix string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// Callers that come during a flight get its value. A caller that comes after it begins another flight.
+// Callers that join during a flight get its value. A caller that joins after the flight begins another one.
 func TestJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group[int]

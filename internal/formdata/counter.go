@@ -5,12 +5,12 @@ import (
 	"mime/multipart"
 )
 
-// Counter reads the body of a form, and takes room, as the body comes, for the part that the form may keep in memory. Until the form is
-// complete, files that go to a temporary file can't be told from values, so no more bytes count than files may take.
+// Counter reads the body of a form. As bytes arrive, Counter reserves room for those that the form may keep in memory. Until the form is complete,
+// Counter can't tell files, which may go to a temporary file, from values. So until then it counts at most Most bytes.
 type Counter struct {
 	Body io.Reader
-	Most int64 // what files may take
-	Free int64 // a form that keeps no more than this takes no room; each call to Take is for more than this
+	Most int64 // how many bytes of files the form may keep in memory
+	Free int64 // a form that keeps at most this many bytes in memory reserves no room
 	Take func(n int64) error
 	Give func(n int64)
 

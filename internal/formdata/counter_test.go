@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// While a form comes, it takes room, but no more for files than they may take. In the end it takes room for the parts that it keeps.
+// While a form arrives, room is reserved for it, but no more than files may occupy. At the end, the room is what the form keeps in memory.
 func TestCounter(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {

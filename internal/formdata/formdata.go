@@ -1,5 +1,5 @@
-// Package formdata reads forms of type multipart/form-data, within limits that hold while the body comes: neither memory, disk nor time
-// goes to what is over them. All that it knows about a body is how to read it.
+// Package formdata reads forms of type multipart/form-data. It enforces its limits while the body arrives, so a form over a limit costs no more
+// memory, disk space or time than the limit allows. It sees a body only as an io.Reader.
 package formdata
 
 import (
@@ -24,7 +24,7 @@ var (
 	ErrPartTooLarge = errors.New("filo: part of a multipart form over its limit")
 )
 
-// Fault is an error that the client has made.
+// Fault is an error for which the client is responsible.
 type Fault struct {
 	Status int
 	Detail string
@@ -56,7 +56,7 @@ const (
 	partHeaderSlack = 64 << 10
 )
 
-// WithDefaults returns the limits with the default in place of each zero that means one.
+// WithDefaults returns the limits with each zero that means a default replaced by that default.
 func (l Limits) WithDefaults() Limits {
 	if l.MaxMemory == 0 {
 		l.MaxMemory = defaultMemory
@@ -67,10 +67,10 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Read reads a whole form from body. The caller removes its temporary files with RemoveAll when the
-// request ends; after an error there are none.
+// Read reads a whole form from body. The caller must remove the form's temporary files with RemoveAll when the request ends. After an error there are
+// none.
 //
-// Errors: a *Fault with status 415 for another media type, 400 for a missing or invalid boundary and for a malformed body, 413 for
+// Read returns these errors: a *Fault with status 415 for another media type, 400 for a missing or invalid boundary and for a malformed body, 413 for
 // a form over its limits; errors of body, unchanged; and errors of the temporary file.
 func Read(body io.Reader, contentType string, limits Limits) (*multipart.Form, error) {
 	boundary, err := boundaryIn(contentType, false)
@@ -91,8 +91,9 @@ func Read(body io.Reader, contentType string, limits Limits) (*multipart.Form, e
 	return form, nil
 }
 
-// NewReader returns a reader of the parts of body as they arrive. It accepts multipart/form-data and multipart/mixed. It fails as
-// Read does. mime/multipart limits the header of a part; only body limits the number and length of parts.
+// NewReader returns a reader of the parts of body as they arrive. It accepts multipart/form-data and multipart/mixed, and otherwise returns the same
+// errors as Read for the media type and the boundary. mime/multipart limits the headers of a part. Only the length of body limits the number and the
+// length of parts.
 func NewReader(body io.Reader, contentType string) (*multipart.Reader, error) {
 	boundary, err := boundaryIn(contentType, true)
 	if err != nil {
@@ -115,8 +116,8 @@ func boundaryIn(contentType string, mixed bool) (string, error) {
 	return boundary, nil
 }
 
-// validBoundary accepts more than RFC 2046, section 5.1.1, has: every token and quoted string that doesn't end in white space, which may
-// follow a boundary anyway. Some clients write "*****".
+// validBoundary accepts more than RFC 2046, section 5.1.1, allows, since some clients write "*****": every token and quoted string that doesn't end
+// in white space. White space may follow a boundary in the body, so the boundary itself can't end in it.
 func validBoundary(s string) bool {
 	if len(s) == 0 || len(s) > maxBoundary || s[len(s)-1] == ' ' || s[len(s)-1] == '\t' {
 		return false
@@ -129,7 +130,7 @@ func validBoundary(s string) bool {
 	return true
 }
 
-// faultOf turns an error of ReadForm into one that says who caused it.
+// faultOf turns an error of ReadForm into a Fault if the client caused it.
 func faultOf(err error, limiter *partLimiter) error {
 	var file *fs.PathError
 	switch {
@@ -168,13 +169,13 @@ func checkForm(form *multipart.Form, limits Limits) error {
 	return nil
 }
 
-// partLimiter passes a body on, and fails if the body has too many or too large parts. ReadForm has no such limits, and would write the
-// whole body to disk first. partLimiter looks for the delimiters of the parts. A boundary at the beginning of a line is a delimiter,
-// whatever else is on the line (RFC 2046, section 5.1.1).
+// partLimiter is a reader that passes a body on, and fails if the body has too many parts or too large ones. ReadForm has no limits for parts, and
+// would first write the whole body to disk. partLimiter looks for the delimiters of the parts. "--" and the boundary at the beginning of a line are a
+// delimiter, whatever follows on that line (RFC 2046, section 5.1.1).
 type partLimiter struct {
 	body      io.Reader
 	delimiter []byte // LF and "--" and the boundary
-	// tail is the end of the bytes read before, in which a delimiter may have begun.
+	// tail holds the last bytes of the previous reads, in which a delimiter may have begun.
 	tail   []byte
 	limits Limits
 	parts  int   // delimiters seen, including the last, which ends the form

@@ -31,7 +31,7 @@ func testForm(parts ...string) string {
 	return form.String() + "--xyz--\r\n"
 }
 
-// temporaryFiles makes temporary files go to a directory of the test's own, and returns a count of them.
+// temporaryFiles sets a directory for this test's temporary files, and returns a function that counts the files in it.
 func temporaryFiles(t *testing.T) func() int {
 	directory := t.TempDir()
 	t.Setenv("TMPDIR", directory)
@@ -88,7 +88,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The heads of parts are limited, too: in number, and together with the parts in the memory that a form takes.
+// The heads of parts are limited, too: their number, and, together with the parts, the memory that they occupy.
 func TestHeads(t *testing.T) {
 	for _, test := range []struct {
 		parts, heads int
@@ -196,7 +196,7 @@ func TestReadNoDirectory(t *testing.T) {
 	}
 }
 
-// The limits hold while the body is read, not just after: neither disk nor time goes to the rest.
+// The limits are enforced while the body is read, not just afterwards: no disk space or time is spent on the rest.
 func TestLimitsStopReading(t *testing.T) {
 	temporaryFiles(t)
 	for _, test := range []struct {
@@ -219,7 +219,7 @@ func TestLimitsStopReading(t *testing.T) {
 	}
 }
 
-// However the body is cut into reads, the same delimiters are found.
+// The same delimiters are found regardless of how the body is split into reads.
 func TestPartLimiterSplits(t *testing.T) {
 	body := testForm("a", "1\r\n--xy\n", "b", "2\n--xyz not at the end", "c", "-\n\n--xy")
 	const delimiters = 5
@@ -256,7 +256,7 @@ func TestNewReader(t *testing.T) {
 	}
 }
 
-// FuzzRead: no body exceeds the limits or leaves a temporary file, and a form that mime/multipart has written is read back whole.
+// FuzzRead checks that no body exceeds the limits or leaves a temporary file, and a form that mime/multipart has written is read back whole.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		testForm("a", "1", "@b", "file"), testForm("@a", strings.Repeat("x", 300), "@b", strings.Repeat("y", 300)), "--xyz", "--xyz--",
@@ -328,7 +328,7 @@ func checkLimits(t *testing.T, form *multipart.Form, limits Limits) {
 func checkRoundTrip(t *testing.T, content []byte, chunk int) {
 	var body bytes.Buffer
 	writer := multipart.NewWriter(&body)
-	// Like every client's, the boundary is random, and so occurs in no content.
+	// The boundary is random, as every client's is, so it doesn't occur in the content.
 	part, err := writer.CreatePart(textproto.MIMEHeader{"Content-Disposition": {`form-data; name="a"; filename="b"`}})
 	if err != nil {
 		t.Fatal(err)

@@ -4,16 +4,17 @@ package forwarding
 
 import "strings"
 
-// Kind says what a field is to a server behind a proxy.
+// Kind says what a field means to a server behind a proxy.
 type Kind uint8
 
 const (
-	// None is any other field.
+	// None is the kind of all other fields.
 	None Kind = iota
-	// Trace shows that a request was forwarded, and claims nothing: such fields serve to detect loops and to follow requests.
+	// Trace is the kind of a field that shows that a request was forwarded, and says nothing about the client. Trace fields serve to detect loops and
+	// to trace requests.
 	Trace
-	// Claim says who the client is, which URL it has asked for, or by which protocol. A server that believes it must know that a proxy has
-	// set it.
+	// Claim is the kind of a field that says who the client is, which URL it has asked for, or with which protocol. Before a server trusts such a
+	// field, it must know that a proxy has set it.
 	Claim
 )
 
@@ -37,11 +38,11 @@ var (
 
 	claims = [...]string{
 		"x-forwarded", "x-original-", "x-envoy-", "x-proxy-", "x-arr-",
-		// Addresses by content networks and clouds.
+		// Addresses that content networks and clouds report.
 		"cf-connecting-", "fastly-client", "fly-", "cloudfront-", "x-azure-", "x-appengine-",
-		// Client certificates: RFC 9440, and what servers that end TLS are commonly set up to send.
+		// Client certificates: the fields of RFC 9440, and those that servers which terminate TLS are commonly configured to send.
 		"client-cert", "x-client-cert", "x-client-dn", "x-client-verify", "ssl-client-", "x-ssl-", "x-amzn-mtls-",
-		// Users, by proxies that authenticate them.
+		// Users that a proxy has authenticated.
 		"remote-", "x-remote-", "x-auth-request-", "x-authenticated-", "x-webauth-", "x-consumer-", "x-vouch-", "x-authentik-",
 		"x-pomerium-", "oidc-", "tailscale-", "cf-access-", "x-amzn-oidc-", "x-goog-authenticated-user-", "x-goog-iap-",
 		"x-ms-client-principal", "x-ms-token-",
@@ -50,10 +51,10 @@ var (
 
 const maxName = 32
 
-// KindOf returns what a field's name says. Case doesn't count, and every other character is taken for a dash: servers that make variables
-// of names, as in CGI and its descendants, don't distinguish X_Real_IP from X-Real-IP.
+// KindOf returns the kind of the field with that name. It ignores case, and treats every character that is neither a letter nor a digit as a dash:
+// programs that get fields as variables, as with CGI, can't tell X_Real_IP from X-Real-IP.
 func KindOf[T string | []byte](name T) Kind {
-	var memory [maxName + 1]byte // a name that is longer than all of the fields is cut, and then it is none of them
+	var memory [maxName + 1]byte // a longer name than any in fields is cut to a length that is in none of them, so it isn't found
 	n := min(len(name), len(memory))
 	for i := range n {
 		c := name[i]

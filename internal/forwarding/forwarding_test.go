@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every name is found in each spelling that a server may take for it.
+// Every name is found in each spelling that a server may treat as the same name.
 func TestKindOf(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -26,7 +26,7 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// The lists are as KindOf compares with them.
+// The lists have the form that KindOf expects: lower case, dashes, and no name longer than maxName.
 func TestLists(t *testing.T) {
 	for name := range fields {
 		if len(name) > maxName || KindOf(name) == None {

@@ -1,4 +1,4 @@
-// Package githubapi has the routes of GitHub's REST API, version 3, with which many routers are measured.
+// Package githubapi has the routes of GitHub's REST API, version 3, which many benchmarks of routers use.
 package githubapi
 
 import (
@@ -18,10 +18,10 @@ func (r Route) Wildcards() (names []string) {
 	return names
 }
 
-// Request returns a path that the pattern matches: each wildcard stands for its name.
+// Request returns a path that the pattern matches, with the name of each wildcard as its value.
 func (r Route) Request() string { return r.Replace("$1") }
 
-// Replace returns the pattern with each wildcard written in another way: "$1" is its name.
+// Replace returns the pattern with each wildcard replaced by with, in which "$1" is the wildcard's name.
 func (r Route) Replace(with string) string { return wildcard.ReplaceAllString(r.Path, with) }
 
 var wildcard = regexp.MustCompile(`\{([a-z_]+)\}`)

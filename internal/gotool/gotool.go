@@ -1,4 +1,4 @@
-// Package gotool runs the go command for the programs that test filo with the suites of others.
+// Package gotool runs the go command for the programs that run other projects' test suites against filo.
 package gotool
 
 import (
@@ -38,8 +38,7 @@ func Repository() (string, error) {
 	return dir, nil
 }
 
-// ErrNoDownload is the error of Download, unless FILO_CI is set. The caller must then skip what needs the
-// module.
+// If a download fails, the error of Download wraps ErrNoDownload, unless FILO_CI is set. The caller must then skip the tests that need the module.
 var ErrNoDownload = errors.New("can't be downloaded")
 
 // Download downloads a module, and returns its directory. The command runs in dir.

@@ -1,5 +1,5 @@
-// Package guard admits only permitted clients to the pages about a server: to the handlers of packages debug and dashboard, and to handlers
-// inside of middleware.Guard.
+// Package guard admits only permitted clients to pages about a server: the handlers of packages debug and dashboard, and the handlers that
+// middleware.Guard wraps.
 package guard
 
 import (
@@ -17,12 +17,12 @@ import (
 )
 
 // Options say who is admitted. Either Allow or Token decides. If neither is set, only clients on the same machine are admitted, and only if
-// the server is declared as the operator's.
+// Server.ForOperator is set.
 type Options struct {
 	// Allow decides alone, if set.
 	Allow func(*filo.Ctx) bool
-	// Token, if set, is what a request must contain: as "Authorization: Bearer TOKEN", or as the password of Basic, with any user name. It
-	// has 16 to 512 bytes of visible ASCII.
+	// Token, if set, is the token that a request must contain: as "Authorization: Bearer TOKEN", or as the password of Basic authentication, with any
+	// user name. It has 16 to 512 bytes of visible ASCII.
 	Token string
 	// Hosts are further host names by which the machine may be addressed if neither Allow nor Token is set: see local.
 	Hosts []string
@@ -33,7 +33,7 @@ const minToken, maxToken = 16, 512
 var (
 	noStore      = filo.NewField("Cache-Control", "no-store")
 	noSniff      = filo.NewField("X-Content-Type-Options", "nosniff")
-	ownReferrer  = filo.NewField("Referrer-Policy", "same-origin") // with no-referrer, forms would have the origin null: see fromElsewhere
+	ownReferrer  = filo.NewField("Referrer-Policy", "same-origin") // with no-referrer, browsers would send "Origin: null" with forms: see fromElsewhere
 	sameOrigin   = filo.NewField("Cross-Origin-Resource-Policy", "same-origin")
 	noFrames     = filo.NewField("X-Frame-Options", "DENY")
 	authenticate = filo.NewField("WWW-Authenticate", `Basic realm="filo", charset="UTF-8"`)
@@ -47,22 +47,23 @@ var (
 )
 
 func init() {
-	// The errors are made once, so that a flood of requests allocates none.
+	// The errors are created once, so that a flood of refused requests doesn't allocate any.
 	for _, reason := range []error{errCrossSite, errAllow, errUndeclared, errPeer, errProxied, errForwarded, errOldVersion, errHost} {
 		errFound[reason] = &filo.HTTPError{Status: 404, Err: reason}
 	}
 }
 
-// New returns a middleware that admits requests as the options say. Other requests get the same 404 as if the handler inside didn't exist,
-// so that strangers don't learn of it. The error's cause is the reason, which is logged but not sent. With a Token they get a 401, so that
-// a browser asks the user for the token. New panics if the options are wrong. The message begins with pkg, the name of the calling package.
+// New returns a middleware that admits requests as the options say. Other requests get the same 404 as if the wrapped handler didn't exist, so that
+// strangers don't learn that it does. The cause of the 404 error is the reason for the refusal, which is logged but not sent. If Token is set,
+// refused requests get a 401 instead, so that a browser asks the user for the token. New panics if the options are wrong. The message begins with
+// pkg, the name of the calling package.
 //
-// Admitted requests are answered with fields that keep the answer out of caches and out of pages of other sites.
+// The answers to admitted requests have header fields that keep these answers out of caches and out of pages of other sites.
 func New(pkg string, options Options) filo.Middleware {
 	admit := newAdmit(pkg, options)
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			unshared.Mark(c) // a handler may set another Cache-Control
+			unshared.Mark(c) // SetField below isn't enough, since a handler may set another Cache-Control
 			if err := admit(c); err != nil {
 				if err == error(errToken) {
 					c.Response.Header.SetField(&authenticate)
@@ -82,7 +83,7 @@ func New(pkg string, options Options) filo.Middleware {
 	}
 }
 
-// newAdmit returns a function that returns the reason why a request isn't admitted, nil if it is.
+// newAdmit returns a function that returns nil for a request that is admitted, and otherwise the reason for the refusal.
 func newAdmit(pkg string, options Options) func(*filo.Ctx) error {
 	check := setup.Checker(pkg)
 	check(options.Allow == nil || options.Token == "", "Allow and Token are both set: Allow decides alone")
@@ -115,7 +116,7 @@ type token struct{ hash [sha256.Size]byte }
 func newToken(text string) *token { return &token{sha256.Sum256([]byte(text))} }
 
 func (t *token) admit(c *filo.Ctx) error {
-	// A browser that knows the password adds it by itself, even to requests that pages of other sites make.
+	// A browser that has stored the password adds it automatically, even to requests that pages of other sites make.
 	if crossSite(c) {
 		return errCrossSite
 	}
@@ -145,18 +146,17 @@ func (t *token) admit(c *filo.Ctx) error {
 	return nil
 }
 
-// crossSite reports whether, by the browser's fields, a page of another site or of another port has caused the request. Following a link
-// doesn't count, unless its target is shown within a page; sending a form does.
+// crossSite reports whether the browser's header fields say that a page of another site or port has caused the request. A link that the user follows
+// doesn't count, unless the target is embedded in a page. Sending a form counts.
 func crossSite(c *filo.Ctx) bool {
 	method := c.Request.MethodBytes()
 	page := (string(method) == "GET" || string(method) == "HEAD") && string(c.Request.Header.GetBytes("Sec-Fetch-Dest")) == "document"
 	return fromElsewhere(c) && !page
 }
 
-// fromElsewhere reports whether, by the browser's fields, a page of another site or of another port has caused the request, including by a
-// link that was followed; an address that the user has typed isn't from elsewhere. Browsers send Sec-Fetch-Site only to origins that they
-// trust, such as their own machine (Fetch Metadata, section 2). Other origins, over plain HTTP, get at most the field Origin, in requests
-// that forms and scripts make.
+// fromElsewhere reports whether the browser's header fields say that a page of another site or port has caused the request. Following a link on such
+// a page counts, typing the address doesn't. Browsers send Sec-Fetch-Site only to origins that they trust, such as their own machine (Fetch Metadata,
+// section 2). To other origins, those over plain HTTP, browsers send at most Origin, with requests that forms and scripts make.
 func fromElsewhere(c *filo.Ctx) bool {
 	if site := c.Request.Header.GetBytes("Sec-Fetch-Site"); len(site) > 0 {
 		return string(site) != "same-origin" && string(site) != "none"
@@ -171,8 +171,8 @@ func fromElsewhere(c *filo.Ctx) bool {
 
 var errElsewhere = filo.Error(403, "a page of another site leads here: open this from a page of this server, or type it in")
 
-// OwnPages keeps pages of other sites from leading a browser to pages with effects, such as a profile that takes the processor's time. Use
-// it inside of New.
+// OwnPages keeps pages of other sites from leading a browser to pages with effects, such as a profile that takes the processor's time. The middleware
+// that New returns must wrap it.
 func OwnPages(next filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if fromElsewhere(c) {

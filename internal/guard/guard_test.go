@@ -35,13 +35,13 @@ func guarded(options guard.Options) filo.Handler {
 	return guard.New("test", options)(func(c *filo.Ctx) error { return c.Text(200, "inside") })
 }
 
-// operators serves the handler by a server that is declared as the operator's.
+// operators returns a server with the handler and with ForOperator set.
 func operators(t testing.TB, handler filo.Handler) *servertest.Server {
 	return servertest.NewServer(t, &filo.Server{Handler: handler, ForOperator: true, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// On the operator's server, clients on the same machine are let in, and no others. Each case is a way around this rule, or a client that
-// must not be kept out.
+// With ForOperator, only clients on the same machine are admitted. Each case is an attempt to get around this rule, or a client that must be
+// admitted.
 func TestLocal(t *testing.T) {
 	s := operators(t, guarded(guard.Options{Hosts: []string{"box.example"}}))
 	for _, test := range []struct {
@@ -103,7 +103,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A link on another site may lead to a page, but a form of that site can't be sent to it.
+// A link on another site may lead to a guarded page, but a form on that site can't be sent to it.
 func TestLocalForm(t *testing.T) {
 	s := operators(t, guarded(guard.Options{}))
 	document := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Dest: document", "Sec-Fetch-Mode: navigate"}
@@ -114,8 +114,8 @@ func TestLocalForm(t *testing.T) {
 	}
 }
 
-// Over plain HTTP and by another name than localhost, browsers send no Sec-Fetch-Site. They do send Origin with a request that a page of
-// another site makes them post, or read by a script.
+// Over plain HTTP, browsers send no Sec-Fetch-Site to hosts other than localhost. But they send Origin with requests that forms and scripts on a page
+// of another site make.
 func TestOriginWithoutSite(t *testing.T) {
 	s := operators(t, guarded(guard.Options{Hosts: []string{"devbox"}}))
 	withToken := servertest.New(t, guarded(guard.Options{Token: secret}))
@@ -138,7 +138,7 @@ func TestOriginWithoutSite(t *testing.T) {
 		if got := s.DoFrom(t, from("127.0.0.1"), target, test.fields...); got.Status != test.status {
 			t.Errorf("%s: %d, want %d", test.says, got.Status, test.status)
 		}
-		// A browser adds the password by itself.
+		// A browser adds the password automatically.
 		if got := withToken.Do(t, target, append(test.fields, basic("a", secret))...); got.Status != test.status {
 			t.Errorf("%s, with a token: %d, want %d", test.says, got.Status, test.status)
 		}
@@ -175,15 +175,14 @@ func TestLocalRaw(t *testing.T) {
 	}
 }
 
-// A peer without an IP address that hasn't come by a Unix socket may be anybody.
+// A peer that has no IP address and isn't connected to a Unix socket may be on any machine.
 func TestLocalWithoutAddress(t *testing.T) {
 	if got := operators(t, guarded(guard.Options{})).Do(t, "GET http://localhost/"); got.Status != 404 {
 		t.Errorf("%d", got.Status)
 	}
 }
 
-// On a server that isn't declared as the operator's no client is let in, since the connection may be that of a proxy on this machine that
-// adds no field. The log says once what to do.
+// Without ForOperator no client is admitted, since the peer may be a proxy on this machine that adds no field. The log says once what to do.
 func TestUndeclared(t *testing.T) {
 	var log mwtest.Log
 	s := servertest.NewServer(t, &filo.Server{Handler: guarded(guard.Options{Hosts: []string{"devbox"}}), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
@@ -199,8 +198,8 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// The server decides, and not the peer's address, by each driver, protocol and kind of socket. A connection with a PROXY header isn't the
-// operator's, whatever the header says of the client.
+// With each driver, protocol and kind of socket, the server's options decide, not the peer's address. On a connection with a PROXY header no client
+// is admitted, whatever the header says about it.
 func TestListeners(t *testing.T) {
 	unspecified := "\r\n\r\n\x00\r\nQUIT\n"
 	headers := map[string]string{
@@ -216,7 +215,7 @@ func TestListeners(t *testing.T) {
 						continue
 					}
 					handler := guarded(guard.Options{})
-					if driver == filo.DriverAuto { // middleware of net/http mustn't hide the connection
+					if driver == filo.DriverAuto { // net/http middleware must not hide the connection from the guard
 						handler = adaptor.Middleware(func(next http.Handler) http.Handler {
 							return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(struct{ http.ResponseWriter }{w}, r) })
 						})(handler)
@@ -273,7 +272,7 @@ func ask(t *testing.T, server *filo.Server, network, header string, version int)
 	return response.StatusCode
 }
 
-// A client that isn't let in gets the same answer as if there were no handler, whatever type it accepts.
+// A client that isn't admitted gets the same answer as if there were no handler, whatever media type it accepts.
 func TestHidden(t *testing.T) {
 	without, with := router.New(), router.New()
 	with.Handle("/page", guarded(guard.Options{}))
@@ -341,7 +340,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// The fields of an answer keep it with the client that it is meant for.
+// The header fields of an answer keep it from everyone but the client that requested it.
 func TestFields(t *testing.T) {
 	got := servertest.New(t, guarded(guard.Options{Token: secret})).Do(t, "GET /", "Authorization: Bearer "+secret)
 	for name, want := range map[string]string{

@@ -21,15 +21,15 @@ var (
 	errHost       = errors.New("guard: the request is for a host other than this machine")
 )
 
-// local admits clients of a server that the program has declared as the operator's.
+// local admits clients on the same machine, if the program has set Server.ForOperator.
 //
-// An address proves nothing, since a proxy on the machine uses its own address for all its clients. Nor do the requests: modern proxies
-// send HTTP/1.1, and no field distinguishes them from a client. Only the program knows who reaches a listener, so it has to say so. The
-// other conditions limit what a wrong declaration does. The client must be on this machine, by TCP or a Unix socket. There must be no trace
-// of a proxy: no header of the PROXY protocol, no field by which proxies name their clients, and no HTTP/1.0, which old proxies use.
-// Finally, the host must be localhost, a name below localhost, which resolves to this machine only (RFC 6761, section 6.3), a loopback
-// address, or one of Hosts. The owner of any other name may give it the address 127.0.0.1 (DNS rebinding); then a page in a browser on this
-// machine could read these pages.
+// The client's address proves nothing, since a proxy on the machine uses its own address for all its clients. Nor does the request: modern proxies
+// send HTTP/1.1, and no field distinguishes a proxy from a client. Only the program knows who can reach a listener, so it has to set ForOperator. The
+// other conditions limit the damage if it sets ForOperator by mistake. The client must be on this machine, by TCP or a Unix socket. There must be no
+// trace of a proxy: no header of the PROXY protocol, no field in which proxies name their clients, and no HTTP/1.0, which old proxies use. Finally,
+// the host must be localhost, a name below localhost, which resolves to this machine only (RFC 6761, section 6.3), a loopback address, or one of
+// Hosts. The owner of any other name could let it resolve to 127.0.0.1 (DNS rebinding). Then a page of that owner in a browser on this machine could
+// read the guarded pages.
 type local struct {
 	pkg   string
 	hosts map[string]bool
@@ -52,7 +52,8 @@ func newLocal(pkg string, hosts []string) (*local, error) {
 
 func notInHost(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("/@*,?#", r) }
 
-// admit logs the first refusal, since a refused operator otherwise gets the same answer as a stranger. Strangers can't fill the log.
+// admit logs the first refusal, since the answer doesn't tell a refused operator the reason. It logs no further ones, so strangers can't fill the
+// log.
 func (l *local) admit(c *filo.Ctx) error {
 	err := l.refusal(c)
 	if err != nil {
@@ -69,8 +70,8 @@ func (l *local) refusal(c *filo.Ctx) error {
 	switch {
 	case !server.ForOperator:
 		return errUndeclared
-	// With these options each of the server's connections begins with a header. The Ctx's own state is lost if a net/http middleware stands
-	// in between.
+	// With these options each of the server's connections begins with a PROXY header. The check doesn't ask the Ctx, which loses this information if
+	// net/http middleware runs before the guard.
 	case len(server.ProxyProtocol.TrustedPeers) > 0 || server.ProxyProtocol.TrustUnixSocket:
 		return errProxied
 	case !c.RemoteAddrPort().Addr().IsLoopback() && !bySocketFile(c):
@@ -87,13 +88,14 @@ func (l *local) refusal(c *filo.Ctx) error {
 	return nil
 }
 
-// bySocketFile reports whether the client has connected to a Unix socket. A net.Listener of the program's may have no address.
+// bySocketFile reports whether the client has connected to a Unix socket. LocalAddr may return nil for a connection from the program's own
+// net.Listener.
 func bySocketFile(c *filo.Ctx) bool {
 	local := c.LocalAddr()
 	return local != nil && local.Network() == "unix"
 }
 
-// hasHost reports whether the host, perhaps with a port, means this machine.
+// hasHost reports whether the host, which may have a port, is a name or an address of this machine.
 func (l *local) hasHost(host []byte) bool {
 	var memory [maxHost]byte
 	if len(host) > len(memory) {
@@ -107,11 +109,11 @@ func (l *local) hasHost(host []byte) bool {
 		return true
 	}
 	address, err := netip.ParseAddr(string(bytes.TrimSuffix(bytes.TrimPrefix(name, []byte{'['}), []byte{']'})))
-	// A host with colons must have had brackets, and no other host may have.
+	// An IPv6 address must have had brackets. No other host may have them.
 	return err == nil && address.IsLoopback() && address.Zone() == "" && (name[0] == '[') == address.Is6()
 }
 
-// hostname removes a port, and the dot that ends a fully qualified name.
+// hostname removes a port, and the final dot of a fully qualified name.
 func hostname(host []byte) (name []byte, ok bool) {
 	name = host
 	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {

@@ -2,11 +2,11 @@ package handshakes
 
 import "encoding/binary"
 
-// IsWholeHello reports whether b holds a whole ClientHello, in one record or in several. It also reports true for bytes with which no
-// ClientHello begins, since crypto/tls refuses them at once.
+// IsWholeHello reports whether b holds a whole ClientHello, in one record or in several. It also reports true for bytes that can't begin a
+// ClientHello, since crypto/tls refuses them without waiting for more.
 func IsWholeHello(b []byte) bool {
 	const recordHeader, handshakeRecord, messageHeader, maxMessage = 5, 22, 4, 64 << 10
-	var header [messageHeader]byte // of the message: its type and its size
+	var header [messageHeader]byte // the type and the size of the handshake message
 	for came := 0; len(b) > 0; {
 		if b[0] != handshakeRecord {
 			return true
@@ -16,7 +16,7 @@ func IsWholeHello(b []byte) bool {
 		}
 		size := int(binary.BigEndian.Uint16(b[recordHeader-2:]))
 		if b = b[recordHeader:]; size == 0 {
-			return true // no handshake has such a record
+			return true // no handshake has an empty record
 		}
 		if len(b) < size {
 			return false

@@ -2,7 +2,7 @@ package handshakes
 
 import "testing"
 
-// Bytes that crypto/tls refuses without reading more count as a whole hello, so that nothing waits for the rest.
+// Bytes that crypto/tls refuses without reading more count as a whole hello, so that the server doesn't wait for the rest.
 func TestIsWholeHello(t *testing.T) {
 	const hello = "\x16\x03\x01\x00\x03\x01\x00\x00\x16\x03\x01\x00\x03\x02ab" // in two records
 	for n := range len(hello) {

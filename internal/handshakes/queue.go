@@ -1,5 +1,5 @@
-// Package handshakes limits how many TLS handshakes run at once. All that it knows about a connection is how to wake its owner, by a
-// deadline, and whether its client is silent.
+// Package handshakes limits how many TLS handshakes run at once. It sees a connection only as a Conn: it can set deadlines, which wake the
+// connection's owner, and ask whether the client is silent.
 package handshakes
 
 import (
@@ -14,48 +14,49 @@ import (
 )
 
 const (
-	// maxHandshakes is the maximum number of TLS handshakes that compute and, separately, of those that wait for their clients. Each holds
-	// a worker.
+	// maxHandshakes is the maximum number of TLS handshakes that compute and, separately, of those that wait for their clients. Each of these
+	// handshakes occupies a worker.
 	maxHandshakes = 1024
-	// PerProc is how many of them compute at once, for each processor. More would only take the processors from other requests: a
-	// handshake computes as long as a thousand quick requests, and the leaders of the loops wait for processors behind it.
+	// PerProc is how many handshakes compute at once, for each processor. More would only take processor time from requests: a handshake computes for
+	// as long as a thousand quick requests, and the leaders of the event loops wait for a processor until it is done.
 	PerProc = 2
-	// longHandshake is how long a handshake counts as one that computes. Afterwards it most likely waits for a function of the program, such as
-	// tls.Config.GetCertificate.
+	// longHandshake is how long a handshake counts as one that computes. A handshake that takes longer is most likely waiting in a function of the
+	// program, such as tls.Config.GetCertificate.
 	longHandshake = 100 * time.Millisecond
-	// unknown is a patience that no handshake's wait reaches.
+	// unknown is the patience of an address whose handshakes have never given up: no wait is longer.
 	unknown time.Duration = math.MaxInt64
 )
 
-// Conn is a connection whose handshake is limited. A deadline in the past wakes its owner, or makes the owner's read or write fail.
+// Conn is a connection whose handshake is limited. A deadline in the past wakes the goroutine that owns the connection, or makes that goroutine's
+// read or write fail.
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
-	// IsSilent reports whether the owner has read everything that has arrived from the client; the end of the client's side counts as
-	// unread. It doesn't wait. It is called between Wait and End, by any goroutine: so the owner calls End before it closes the connection.
+	// IsSilent reports whether the owner has read everything that has arrived from the client; an end of the stream that hasn't been read yet counts
+	// as unread. IsSilent doesn't block. Any goroutine may call it between Wait and End, so the owner must call End before it closes the connection.
 	IsSilent() bool
 }
 
-// Queue lets handshakes begin, in turns. Its zero value is ready for use. Nobody can keep others out by handshakes that never end: when too
-// many wait for their clients, one of them is ousted. Until then this queue doesn't limit a wait. Handshakes queue only because too many
-// others compute.
+// Queue decides which handshake begins next. Its zero value is ready for use. A client can't keep others out with handshakes that never end: when too
+// many handshakes wait for their clients, the queue ousts one of them. Until then the queue doesn't limit how long a handshake waits for its client.
+// A handshake is queued only because too many others compute.
 //
-// Nobody gets more than a fair share by opening many connections: the ousted handshake is one of the address with the most waiting
-// handshakes, and the addresses take turns. An address that had no queued handshakes comes first. An address's turn is for its oldest
-// handshake, so a burst loses none. If more arrive than can be served, the client of the oldest one would always be about to give up. So
-// when a handshake leaves the queue unserved, half of its wait becomes the patience of its address. Handshakes of that address that have
-// waited for longer than the patience are served after the others, the newest of them first.
+// A client doesn't get more than a fair share by opening many connections: the queue ousts a handshake of the address with the most waiting
+// handshakes, and the addresses take turns. An address that had no queued handshakes comes first. In an address's turn its oldest handshake begins,
+// so none is lost in a burst. But if more handshakes arrive than can be served, the client of the oldest handshake would always be about to give up.
+// So when a handshake leaves the queue unserved, half of its wait becomes the patience of its address. Handshakes of that address that have waited
+// for longer than the patience are served after the others, the newest of them first.
 type Queue struct {
 	Most int           // 0: maxHandshakes; immutable
 	Long time.Duration // 0: longHandshake; immutable
 
 	mu        race.Mutex[race.OfHandshakes]
 	computing list.List                       // of *handshake, the first one for longest; guarded by mu
-	held      int                             // handshakes that have computed for too long to count; guarded by mu
-	looks     bool                            // a timer that looks for such handshakes is set; guarded by mu
-	waiting   list.List                       // of *handshake: they wait for their clients, the first one for longest; guarded by mu
-	all       map[Conn]*handshake             // all of them, since a connection has no room for more than a flag; guarded by mu
-	clients   map[netip.Addr]*handshakeClient // those that have a handshake here; guarded by mu
+	held      int                             // how many handshakes are in stage handshakeHeld; guarded by mu
+	looks     bool                            // a timer that will call look is set; guarded by mu
+	waiting   list.List                       // of *handshake, those that wait for their clients, the first one for longest; guarded by mu
+	all       map[Conn]*handshake             // every handshake by its connection; guarded by mu
+	clients   map[netip.Addr]*handshakeClient // the clients that have a handshake in all, by address; guarded by mu
 	turns     list.List                       // of *handshakeClient: those that have queued handshakes; guarded by mu
 }
 
@@ -73,19 +74,19 @@ type handshakeStage uint8
 const (
 	handshakeQueued handshakeStage = iota
 	handshakeComputes
-	handshakeHeld   // by a function of the program, it seems
-	handshakeWaits  // for its client, or it has done so
-	handshakeOusted // it runs, but its waits are over
+	handshakeHeld   // it has computed for too long, so a function of the program is probably waiting
+	handshakeWaits  // for its client, or it has waited for its client before
+	handshakeOusted // it still runs, but its reads and writes fail
 )
 
-// handshakeClient has the handshakes of one address. Its fields are guarded by the queue's mu.
+// handshakeClient holds the handshakes of one address. Its fields are guarded by the queue's mu.
 type handshakeClient struct {
 	address    netip.Addr
 	handshakes int           // in all
 	waiting    int           // those that wait for their clients
 	queued     list.List     // of *handshake, the newest last
-	late       list.List     // of *handshake, the newest last: they are queued, too, and have waited for longer than patience
-	patience   time.Duration // how long a handshake waits in the order of arrival
+	late       list.List     // of *handshake, the newest last: they are still queued, but have waited for longer than patience
+	patience   time.Duration // how long a handshake may wait before it moves to late
 	turn       *list.Element // in turns; nil if none is queued
 }
 
@@ -102,7 +103,7 @@ func (c *handshakeClient) next(now clock.Nanos) *handshake {
 	return c.late.Back().Value.(*handshake)
 }
 
-// Used returns how many places of the queue are in use.
+// Used returns how many entries the queue's lists and maps hold, for tests that check that none is left.
 func (q *Queue) Used() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,8 +124,8 @@ func (q *Queue) long() time.Duration {
 	return longHandshake
 }
 
-// Begin reports whether the connection's handshake may begin. Otherwise the handshake is queued; the owner is woken when it may begin, and
-// calls Begin again. The handshake counts for the address client. The owner must call End in any case.
+// Begin reports whether the connection's handshake may begin. Otherwise the handshake is queued; when the handshake may begin, the queue wakes the
+// owner, which must call Begin again. client is the address for which the handshake counts. The owner must call End whatever Begin returns.
 func (q *Queue) Begin(conn Conn, client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -141,11 +142,11 @@ func (q *Queue) Begin(conn Conn, client netip.Addr) bool {
 	if h.stage == handshakeQueued {
 		return false
 	}
-	conn.SetReadDeadline(time.Time{}) // it may have been woken
+	conn.SetReadDeadline(time.Time{}) // undo the deadline that may have woken the owner
 	return true
 }
 
-// addLocked makes a handshake.
+// addLocked adds a handshake for the connection.
 func (q *Queue) addLocked(conn Conn, address netip.Addr) *handshake {
 	q.mu.AssertHeld()
 	client := q.clients[address]
@@ -185,7 +186,7 @@ func (q *Queue) goOnLocked() {
 	}
 }
 
-// setHeldLocked finds the handshakes that have computed for too long to count.
+// setHeldLocked moves handshakes that have computed for at least long to the stage handshakeHeld, in which they no longer count against PerProc.
 func (q *Queue) setHeldLocked(now clock.Nanos) {
 	q.mu.AssertHeld()
 	for e := q.computing.Front(); e != nil; e = q.computing.Front() {
@@ -199,7 +200,7 @@ func (q *Queue) setHeldLocked(now clock.Nanos) {
 	}
 }
 
-// look no longer counts the handshakes that have computed for too long, so queued ones may begin beside them.
+// look runs on a timer while handshakes are queued. It lets queued handshakes begin in place of those that have computed for too long.
 func (q *Queue) look() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -225,11 +226,11 @@ func (q *Queue) Wait(conn Conn) {
 	q.goOnLocked()
 }
 
-// maxLooks is how many connections oustLocked asks whether they are silent.
+// maxLooks is the maximum number of connections that oustLocked asks whether they are silent.
 const maxLooks = 16
 
-// oustLocked ends a wait of the address with the most waits: the longest wait whose client is silent or, if it finds no silent client, the
-// longest wait of all. A client that has sent its part waits for this server.
+// oustLocked ends the wait of one handshake, of the address with the most waiting handshakes. It ends the longest wait whose client is silent or, if
+// it finds no silent client, the longest wait of all. A client that isn't silent has sent its part, and is waiting for this server.
 func (q *Queue) oustLocked() {
 	q.mu.AssertHeld()
 	var crowded *handshakeClient
@@ -263,7 +264,7 @@ func (q *Queue) leaveLocked(h *handshake) {
 	switch client := h.client; h.stage {
 	case handshakeQueued:
 		client.queued.Remove(h.element)
-		client.late.Remove(h.element) // a list ignores an element of another one
+		client.late.Remove(h.element) // a list ignores an element of another list
 		if client.queued.Len()+client.late.Len() == 0 {
 			q.turns.Remove(client.turn)
 			client.turn, client.patience = nil, unknown
@@ -278,7 +279,7 @@ func (q *Queue) leaveLocked(h *handshake) {
 	}
 }
 
-// End forgets the connection's handshake, which is over or won't begin. It reports whether the handshake was ousted.
+// End removes the connection's handshake, which has ended or won't begin. It reports whether the handshake was ousted.
 func (q *Queue) End(conn Conn) (ousted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

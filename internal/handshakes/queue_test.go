@@ -46,8 +46,8 @@ func begin(q *Queue, client netip.Addr, n int) (conns []*testConn) {
 	return conns
 }
 
-// A client with many queued handshakes shares its turns with one that comes later. Each client's oldest handshake comes first. Once a
-// handshake of the client was given up, handshakes that have waited for half as long as that one come last, the newest of them first.
+// A client with many queued handshakes takes turns with a client that comes later. Each client's oldest handshake begins first. Once a client has
+// given up a handshake, its handshakes that have waited for at least half as long begin last, the newest of them first.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}
@@ -83,8 +83,9 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// Whenever their clients give up: if twice as many handshakes come as can be computed, those that begin are completed in time, and all the
-// computing is for them. When the queue was stopped for a while shorter than that, and computes faster than more come, none is lost.
+// Clients give up after different limits. If twice as many handshakes arrive as can be computed, the handshakes that begin are completed in time, so
+// hardly any computing is wasted. If the queue was stopped for less than the limit, and then computes faster than more handshakes arrive, none is
+// lost.
 func TestPatience(t *testing.T) {
 	for _, limit := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second} {
 		t.Run("overload of "+limit.String(), func(t *testing.T) {
@@ -103,8 +104,9 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// patientClients lets handshakes come from one address at intervals, each of which computes for 10 ms, one at a time, and is given up after the
-// limit. The first one is held for as long as stopped says. It returns how many were completed before and after their limits.
+// patientClients starts handshakes from one address at intervals. They compute one at a time, for 10 ms each, and their clients give up after limit.
+// Before the first one may begin, the queue is blocked for the duration stopped. patientClients returns how many handshakes were completed before and
+// after the limit.
 func patientClients(t *testing.T, limit time.Duration, arrivals int, interval, stopped time.Duration) (inTime, inVain int) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}
@@ -142,7 +144,7 @@ func patientClients(t *testing.T, limit time.Duration, arrivals int, interval, s
 	return inTime, inVain
 }
 
-// wakingConn wakes its owner as a connection does.
+// wakingConn is a testConn whose owner waits to be woken.
 type wakingConn struct {
 	testConn
 	woken chan struct{}
@@ -155,7 +157,7 @@ func (c *wakingConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// If too many handshakes wait for their clients, the address that has most of them loses its handshake that has waited for the longest.
+// If too many handshakes wait for their clients, the address with most of them loses the handshake that has waited for the longest.
 func TestOusted(t *testing.T) {
 	q := &Queue{Most: 2}
 	first := begin(q, other, 1)[0]
@@ -177,7 +179,7 @@ func TestOusted(t *testing.T) {
 	}
 }
 
-// A handshake whose client has sent its part isn't ousted as long as there is one whose client hasn't.
+// A handshake whose client has sent its part isn't ousted as long as another handshake waits for a client that hasn't.
 func TestOustedIsSilent(t *testing.T) {
 	for _, silent := range []int{0, 1, 2, -1} {
 		q := &Queue{Most: 3}

@@ -1,5 +1,5 @@
-// Package hooks holds the functions that the root provides, and that package inside offers to filo's own packages. It may import neither
-// the root nor inside, so the functions have no types here. It also has those types of their parameters and results that the root uses.
+// Package hooks holds functions that the root package provides, and that package inside offers to filo's own packages. It can import neither the root
+// nor inside, so the functions have the type any here. The package also declares the types of their parameters and results that the root uses.
 package hooks
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/internal/http1"
 )
 
-// The root sets these when it is initialised.
+// The root package sets these when it is initialised.
 var (
 	Enter   any // func(c *filo.Ctx, class *class.Class, route string) error
 	Routed  any // func(c *filo.Ctx) *Match
@@ -45,16 +45,16 @@ var (
 // HTTP3Counts counts what is open over HTTP/3: see Stats.
 type HTTP3Counts struct{ Conns, Streams atomic.Int64 }
 
-// OverdueWait is a wait that should be over: see inside.Overdue.
+// OverdueWait is a wait that should have ended already: see inside.Overdue.
 type OverdueWait struct {
-	Of       any       // the connection or the queue; tells the wait from others
-	What     string    // what waits, and for which event
-	Progress [2]uint64 // changes when the wait, or whatever waits, makes progress
+	Of       any       // the connection or the queue that waits; identifies the wait
+	What     string    // describes what waits, and for which event
+	Progress [2]uint64 // changes when the wait, or the connection or queue, makes progress
 	Looks    int64     // how often the loop of a connection has looked for events so far
 }
 
 // Match is the result of routing a request: its route, and the path parameters, one for each wildcard of the route's pattern, in their
-// order. The router fills it in while it looks for the route.
+// order. The router fills in a Match while it searches for the route.
 type Match struct {
 	Route  string   // the pattern; "" while there is none
 	names  []string // of the route's wildcards; borrowed from the route
@@ -64,10 +64,10 @@ type Match struct {
 // Append adds the value of the next wildcard.
 func (m *Match) Append(value []byte) { m.values = append(m.values, value) }
 
-// Truncate forgets all values except the first n: the others belong to a route that didn't match.
+// Truncate drops all values except the first n. The router calls it when a route doesn't match after all.
 func (m *Match) Truncate(n int) { m.values = m.values[:n] }
 
-// SetNames sets the names of the wildcards. The slice is shared, and never changed.
+// SetNames sets the names of the wildcards. The slice belongs to the route, and is never changed.
 func (m *Match) SetNames(names []string) { m.names = names }
 
 // Len returns how many values there are.
@@ -99,42 +99,42 @@ func (m *Match) Copy(from *Match) {
 	}
 }
 
-// Reset forgets the parameters, and keeps the memory.
+// Reset removes the parameters, and keeps the memory of values for reuse.
 func (m *Match) Reset() {
 	clear(m.values)
 	m.names, m.values = nil, m.values[:0]
 }
 
 // Transport carries one request that another server has received, and its answer: see inside.Carry. The other server frames the messages:
-// Read and Write carry only the content of the bodies.
+// the Transport's Read and Write carry only the content of the bodies.
 type Transport interface {
-	// Head makes h the request's head. It returns the bytes in which h lies, and the length of the body, negative if that is unknown. This
-	// length counts, whatever the fields say. The bytes are borrowed until Carry returns, which overwrites them in builds with the race
-	// detector.
+	// Head stores the request's head in h. It returns the bytes to which h refers, and the length of the body, negative if that is unknown. This
+	// length takes precedence over the header fields. The bytes are borrowed until Carry returns; in builds with the race detector Carry overwrites
+	// them.
 	Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, length int64, fault http1.Fault)
-	// Major returns 2 or 3 if the request came by HTTP/2 or HTTP/3, and otherwise 1: then the head has the minor version.
+	// Major returns 2 for a request over HTTP/2, 3 over HTTP/3, and otherwise 1. With 1 the head has the minor version.
 	Major() uint8
-	// Read reads the request's body. Its error may be an HTTPError of filo's.
+	// Read reads the request's body. Its error may be a *filo.HTTPError.
 	Read(p []byte) (int, error)
 	// Trailer returns the fields after a body of unknown length, once Read has returned io.EOF.
 	Trailer() iter.Seq2[string, string]
 
 	// WriteHead begins the answer, or sends an interim one.
 	WriteHead(h Head)
-	// Write sends a part of the answer's body. It may keep the part until Flush, or the end.
+	// Write sends a part of the answer's body. It may buffer the part until Flush is called or the answer ends.
 	Write(p []byte) (int, error)
-	// Flush sends everything that Write has kept.
+	// Flush sends everything that Write has buffered.
 	Flush() error
 	// WriteTrailer ends a streamed answer, with the fields after its body.
 	WriteTrailer(fields iter.Seq2[[]byte, []byte])
 
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
-	// TLS returns the state of the client's connection if that is a TLS one, or nil.
+	// TLS returns the state of the client's TLS connection, or nil if the connection doesn't use TLS.
 	TLS() *tls.ConnectionState
-	// Context returns the context of the request. The Ctx's context has its values, and ends with it.
+	// Context returns the context of the request. The Ctx's context is derived from it.
 	Context() context.Context
-	// SetReadDeadline and SetWriteDeadline are net.Conn's.
+	// SetReadDeadline and SetWriteDeadline work like those of net.Conn.
 	SetReadDeadline(t time.Time) error
 	SetWriteDeadline(t time.Time) error
 	// MayInterrupt reports whether SetReadDeadline, called on another goroutine, ends a Read that waits.
@@ -143,13 +143,13 @@ type Transport interface {
 	Hijack() (net.Conn, error)
 }
 
-// Duplex reads a request's body, on any goroutine, while the Ctx sends the answer. It fails as the Ctx's own reader does. It may be used
-// until the handler returns, and fails afterwards.
+// Duplex reads a request's body, on any goroutine, while the Ctx sends the answer. It returns the same errors as the Ctx's own reader. Once the
+// handler has returned, reads fail.
 type Duplex interface {
 	io.Reader
 	// Trailer returns the fields after the body, once Read has returned io.EOF.
 	Trailer() iter.Seq2[[]byte, []byte]
-	// Close ends a Read that waits, and makes further ones fail. It must not be called once the handler has returned.
+	// Close ends a Read that waits, and makes each later Read fail. It must not be called once the handler has returned.
 	Close()
 }
 
@@ -160,7 +160,7 @@ type Head struct {
 	Fields iter.Seq2[[]byte, []byte]
 	// Length is the value of Content-Length; negative leaves the field out.
 	Length int64
-	// Streams says that a body of unknown length follows, with these trailer fields, if the client knows them; nil is none.
+	// Streams says that a body of unknown length follows. Trailer has the fields that follow the body, or is nil if there are none.
 	Streams bool
 	Trailer *field.List
 	// Close says that the connection ends with the answer.

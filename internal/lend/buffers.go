@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// minKept is the smallest buffer that a list keeps; smaller ones are left to the garbage collector.
+	// minKept is the capacity of the smallest buffer that a list keeps. Smaller buffers are left to the garbage collector.
 	minKept = 1 << 20
 	// maxKept is the maximum number of bytes that a list holds.
 	maxKept = 64 << 20
 )
 
-// Buffers is a free list of large buffers, in classes by the power of two that they hold. Unlike a sync.Pool it has a limit, 64 MB, and
-// the garbage collector doesn't empty it during uploads, when it runs often.
+// Buffers is a free list of large buffers, in classes by their capacity, rounded down to a power of two. Unlike a sync.Pool it has a limit, 64 MB,
+// and the garbage collector doesn't empty it during uploads, when it runs often.
 type Buffers struct {
 	mu      sync.Mutex
 	classes [bits.UintSize + 1][][]byte // each guarded by mu
@@ -28,7 +28,7 @@ func (l *Buffers) Get(size int) []byte {
 	if size < minKept {
 		return make([]byte, 0, size)
 	}
-	// A buffer in class k holds 2^k bytes or more, and less than twice that. One of the next class up serves as well.
+	// A buffer in class k has a capacity of 2^k bytes or more, and less than twice that. A buffer of class k+1 is acceptable, too.
 	class := bits.Len(uint(size)) - 1
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *Buffers) Get(size int) []byte {
 	return make([]byte, 0, size)
 }
 
-// Put gives a buffer back. The caller must not use it any more.
+// Put returns a buffer to the list. The caller must not use the buffer afterwards.
 func (l *Buffers) Put(buffer []byte) {
 	Poison(buffer[:cap(buffer)])
 	if race.Enabled || cap(buffer) < minKept {

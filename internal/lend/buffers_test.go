@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// skipUnlessKept skips a test in builds that keep no buffer.
+// skipUnlessKept skips a test in builds that keep no released buffers.
 func skipUnlessKept(t *testing.T) {
 	if race.Enabled {
 		t.Skip("with the race detector buffers are overwritten and left to the garbage collector: see TestPutBufferIsOverwritten")
@@ -33,7 +33,7 @@ func (l *Buffers) check(t *testing.T) {
 	}
 }
 
-// A buffer is used again for a size that fits it without too much waste.
+// A buffer is reused only for a size that doesn't waste too much of it.
 func TestBuffersReuse(t *testing.T) {
 	skipUnlessKept(t)
 	const mb = 1 << 20
@@ -64,7 +64,7 @@ func TestBuffersReuse(t *testing.T) {
 	}
 }
 
-// The list's size is bounded: buffers beyond the bound are left to the garbage collector, and a buffer that is taken out makes room.
+// The list's size is bounded: buffers beyond the bound are left to the garbage collector, and a Get makes room for another buffer.
 func TestBuffersBound(t *testing.T) {
 	skipUnlessKept(t)
 	const size = 4 << 20
@@ -88,7 +88,7 @@ func TestBuffersBound(t *testing.T) {
 	}
 }
 
-// However many goroutines take buffers and give them back, no buffer has two owners.
+// When several goroutines call Get and Put, no buffer has two owners at the same time.
 func TestBuffersConcurrent(t *testing.T) {
 	rounds := 300
 	if race.Enabled {
@@ -129,7 +129,7 @@ func TestBuffersConcurrent(t *testing.T) {
 	list.check(t)
 }
 
-// Builds with the race detector overwrite released buffers: code that has kept one sees other bytes.
+// Builds with the race detector overwrite released buffers: code that still uses one sees other bytes.
 func TestPutBufferIsOverwritten(t *testing.T) {
 	if !race.Enabled {
 		t.Skip("for builds with the race detector")

@@ -17,13 +17,13 @@ var (
 // NewCopyBuffer returns a buffer with arbitrary content.
 func NewCopyBuffer() *CopyBuffer { return copyBuffers.Get().(*CopyBuffer) }
 
-// Release gives the buffer back. The caller must not use it any more.
+// Release returns the buffer to the pool. The caller must not use the buffer afterwards.
 func (b *CopyBuffer) Release() { copyBuffers.Put(b) }
 
 var errWriteCount = errors.New("filo: a writer has returned an impossible count")
 
-// Copy is io.Copy, but uses neither w's ReadFrom nor r's WriteTo. A reader that fills the buffer most likely has more to give, so the
-// buffer is replaced by one of twice the size. So a fast client is read with fewer calls, and a slow one never holds more memory.
+// Copy is io.Copy, but uses neither w's ReadFrom nor r's WriteTo. When a Read fills the buffer, more data is most likely available, so Copy goes on
+// with a buffer of twice the size. So reading from a fast client takes fewer calls, and a slow client never occupies the larger buffer.
 func Copy(w io.Writer, r io.Reader) (written int64, err error) {
 	small := NewCopyBuffer()
 	var large *[2 * len(CopyBuffer{})]byte

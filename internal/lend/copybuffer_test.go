@@ -20,7 +20,7 @@ func (s *sizes) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// Everything arrives, however much the reader returns at once. Only a reader that fills the first buffer gets a larger one.
+// Everything is copied, regardless of how much the reader returns at once. Only a reader that fills the first buffer gets a larger one.
 func TestCopy(t *testing.T) {
 	const small = len(CopyBuffer{})
 	content := bytes.Repeat([]byte("0123456789abcde\n"), 50_000)

@@ -1,5 +1,5 @@
-// Package life has the state of a server's life: its listeners, when it drains, and what the record of its end says. It serves nothing, and
-// ends nothing but contexts and listeners.
+// Package life has the state of a server's life cycle: its listeners, whether it drains, and the contents of the log record of its end. It handles no
+// connections: it closes listeners and cancels contexts, and nothing else.
 package life
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// Life is the state of a server's life: it starts at most once, drains from the first Shutdown or Close on, and never goes back.
-// Code that adds a listener, or starts something that a shutdown ends, holds mu and checks Draining: see Hold. BeginDraining holds mu as
-// well: it either keeps the listener from being added, or finds it.
+// Life is the state of a server's life cycle. The server starts at most once, drains from the first Shutdown or Close on, and never serves again.
+// Code that adds a listener, or starts something that a shutdown ends, holds mu and checks Draining: see Hold. BeginDraining also holds mu. So either
+// that code sees Draining, or the shutdown finds the listener.
 type Life struct {
 	Draining  atomic.Bool              // Shutdown or Close was called; set under mu
-	NoReuse   atomic.Bool              // SetKeepAlivesEnabled(false) was called, or a shutdown has begun: connections end when they can
+	NoReuse   atomic.Bool              // SetKeepAlivesEnabled(false) was called, or a shutdown has begun: connections end after their next answer
 	LetLeft   atomic.Bool              // idle connections have had time for a last request before draining began; set before draining
-	restUntil clock.Atomic[clock.Time] // when connections stop waiting for bodies that nobody reads; set before draining
+	restUntil clock.Atomic[clock.Time] // when connections stop discarding bodies that no handler reads; set before draining
 
 	// Set by Init, and immutable then.
 	DrainBegun       chan struct{}   // closed when draining begins
@@ -36,18 +36,18 @@ type Life struct {
 
 	mu             race.Mutex[race.OfLifecycle]
 	started        bool                   // the clock, the pool and the sweep run; guarded by mu
-	listened       bool                   // a listener was served, and the end isn't logged; guarded by mu
+	listened       bool                   // a listener was served, and the end isn't logged yet; guarded by mu
 	drainingSince  time.Time              // guarded by mu
-	answeredBefore uint64                 // how many requests had been answered by then; guarded by mu
-	connsCut       int                    // how many connections Close has found; guarded by mu
-	tasksCut       int                    // how many tasks Close has found; guarded by mu
-	requestsCut    string                 // which requests ran then, as a record has them; guarded by mu
-	addresses      []string               // of the listeners, each once, also when they are closed; guarded by mu
-	listeners      map[*net.Listener]bool // one for each call to Serve; by address, since a listener need not be comparable; guarded by mu
+	answeredBefore uint64                 // how many requests had been answered when draining began; guarded by mu
+	connsCut       int                    // how many connections Close has cut off; guarded by mu
+	tasksCut       int                    // how many tasks Close has cut off; guarded by mu
+	requestsCut    string                 // which requests ran when Close was called, as text for the log record; guarded by mu
+	addresses      []string               // of all listeners so far, open or closed, without duplicates; guarded by mu
+	listeners      map[*net.Listener]bool // one for each call to Serve; the keys are pointers, since a listener need not be comparable; guarded by mu
 	onShutdown     []func()               // guarded by mu
 }
 
-// Init makes the channels and contexts.
+// Init creates the channels and contexts.
 func (l *Life) Init() {
 	l.listeners = make(map[*net.Listener]bool)
 	l.DrainBegun, l.NotAccepting = make(chan struct{}), make(chan struct{})
@@ -62,7 +62,7 @@ func (l *Life) Hold(f func()) {
 	f()
 }
 
-// Start calls start in the first call. It reports false, and calls nothing, if draining has begun.
+// Start calls start, unless an earlier call has done so. If draining has begun, it doesn't call start, and reports false.
 func (l *Life) Start(start func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *Life) Start(start func()) bool {
 	return true
 }
 
-// OnShutdown makes f run, on its own goroutine, when draining begins; if it has begun, f runs at once.
+// OnShutdown registers f to run on its own goroutine when draining begins. If draining has already begun, f runs at once.
 func (l *Life) OnShutdown(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,16 +87,16 @@ func (l *Life) OnShutdown(f func()) {
 	l.onShutdown = append(l.onShutdown, f)
 }
 
-// EndsRest reports whether a draining server ends the connections that still discard the body of an answered request, or have further
-// requests to be answered.
+// EndsRest reports whether the server drains, and the time is over in which connections may still discard the body of an answered request or answer
+// further requests.
 func (l *Life) EndsRest(now func() clock.Time) bool {
 	return l.Draining.Load() && now() >= l.restUntil.Load()
 }
 
-// EndsConns reports whether the server ends each connection that has been answered.
+// EndsConns reports whether the server ends a connection after its next answer.
 func (l *Life) EndsConns() bool { return l.Draining.Load() || l.NoReuse.Load() }
 
-// BeginDraining makes the server drain, after that number of answered requests. It returns the open listeners, and whether this call was the
+// BeginDraining sets Draining. answered is the number of requests answered so far. It returns the open listeners, and whether this call was the
 // first.
 func (l *Life) BeginDraining(restUntil clock.Time, answered uint64) (listeners []*net.Listener, first bool) {
 	l.mu.Lock()
@@ -114,7 +114,7 @@ func (l *Life) BeginDraining(restUntil clock.Time, answered uint64) (listeners [
 	return slices.Collect(maps.Keys(l.listeners)), first
 }
 
-// DrainingSince returns when draining began, the zero time if it hasn't.
+// DrainingSince returns when draining began, or the zero time if it hasn't begun.
 func (l *Life) DrainingSince() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *Life) Untrack(listener *net.Listener) {
 	l.signalNotAcceptingLocked()
 }
 
-// signalNotAcceptingLocked closes NotAccepting when it is time.
+// signalNotAcceptingLocked closes NotAccepting if the server drains and no listener is left.
 func (l *Life) signalNotAcceptingLocked() {
 	l.mu.AssertHeld()
 	if l.Draining.Load() && len(l.listeners) == 0 {
@@ -164,7 +164,7 @@ func (l *Life) signalNotAcceptingLocked() {
 	}
 }
 
-// AddressOf returns a listener's address as the records have it. A listener of the user's may have none.
+// AddressOf returns a listener's address as text for log records. It also works if the Addr method of a program's own listener returns nil.
 func AddressOf(listener net.Listener) string { return fmt.Sprint(listener.Addr()) }
 
 // Served reports whether a listener was ever served, and at which addresses.
@@ -178,12 +178,13 @@ func (l *Life) Served() (address string, ok bool) {
 type End struct {
 	Address            string    // of all listeners
 	Since              time.Time // when the drain began
-	AnsweredBefore     uint64    // how many requests had been answered by then
+	AnsweredBefore     uint64    // how many requests had been answered when the drain began
 	ConnsCut, TasksCut int
 	RequestsCut        string
 }
 
-// TakeEnd returns the record of the server's end. ok is true once, and only if a listener was served.
+// TakeEnd returns the contents of the log record of the server's end. ok is true in the first call after a listener was served, so that the end is
+// logged once.
 func (l *Life) TakeEnd() (end End, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,8 +193,8 @@ func (l *Life) TakeEnd() (end End, ok bool) {
 	return End{strings.Join(l.addresses, " "), l.drainingSince, l.answeredBefore, l.connsCut, l.tasksCut, l.requestsCut}, ok
 }
 
-// Cut records the connections, tasks and requests that Close is about to cut off. A second Close may find the same ones once more, so the
-// counts aren't added up.
+// Cut records the connections, tasks and requests that Close is about to cut off. A second Close may find the same connections and tasks again, so
+// Cut keeps the larger counts instead of adding them up.
 func (l *Life) Cut(conns, tasks int, requests string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

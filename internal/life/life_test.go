@@ -32,7 +32,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// A server drains once, and accepts no more when its last listener is gone. Its end is reported once.
+// A server drains once, and no longer accepts when its last listener is closed. Its end is reported once.
 func TestLife(t *testing.T) {
 	var l Life
 	l.Init()
@@ -102,7 +102,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// When the contexts of requests end, those of handshakes do, but not the other way round.
+// When the contexts of requests end, the contexts of handshakes end, too, but not the other way round.
 func TestContexts(t *testing.T) {
 	var l Life
 	l.Init()

@@ -8,18 +8,19 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Socket is a connection whose descriptor only its owner may close, such as one in an event loop. Any goroutine may call its method Close,
-// which cuts the connection.
+// Socket is a connection whose file descriptor only its owner may close, such as a connection in an event loop. Any goroutine may call Close, which
+// works like Cut.
 type Socket interface {
 	net.Conn
 	// Cut makes the owner end the connection. Any goroutine may call it at any time. The error is net.ErrClosed if the connection has
 	// ended.
 	Cut() error
-	// CloseSocket closes the descriptor, for the owner.
+	// CloseSocket closes the file descriptor. Only the owner may call it.
 	CloseSocket()
 }
 
-// Close closes a connection for its owner. TLS itself would wait five seconds to send its close alert to a client that doesn't read.
+// Close closes a connection. Only the owner may call it. (*tls.Conn).Close would wait for up to five seconds to send its close alert to a client that
+// doesn't read.
 func Close(netConn net.Conn) error {
 	tlsConn, secure := netConn.(*tls.Conn)
 	if !secure {
@@ -32,7 +33,7 @@ func Close(netConn net.Conn) error {
 	return err
 }
 
-// closeTransport closes a connection below TLS, for the owner.
+// closeTransport closes the connection below TLS. Only the owner may call it.
 func closeTransport(netConn net.Conn) error {
 	if socket, ok := netConn.(Socket); ok {
 		socket.CloseSocket()
@@ -41,15 +42,15 @@ func closeTransport(netConn net.Conn) error {
 	return netConn.Close()
 }
 
-// endWaits makes the reads and writes of a closing connection fail, from another goroutine. For TLS a deadline isn't enough, since
-// crypto/tls sets its own for the close alert.
+// endWaits makes the reads and writes of a closing connection fail, from another goroutine. For TLS a deadline isn't enough, since crypto/tls sets
+// its own deadline for the close alert.
 func endWaits(netConn net.Conn) {
 	if _, secure := netConn.(*tls.Conn); secure {
 		Cut(netConn)
 		return
 	}
 	if netConn.SetDeadline(clock.Past) != nil {
-		Cut(netConn) // without deadlines nothing else ends the reads and writes
+		Cut(netConn) // the connection has no deadlines, so nothing else ends the reads and writes
 	}
 }
 

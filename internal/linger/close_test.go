@@ -34,7 +34,7 @@ func (s *stubSocket) CloseSocket() {
 
 func (s *stubSocket) Close() error { return s.Cut() }
 
-// Only the owner closes the descriptor of a Socket, by Close. Other goroutines end the connection by Cut, also if it has TLS.
+// Only the owner closes the file descriptor of a Socket, with Close. Other goroutines end the connection with Cut, even under TLS.
 func TestSocket(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -45,7 +45,7 @@ func TestSocket(t *testing.T) {
 		{"Cut", Cut, false, []string{"Cut"}},
 		{"Cut with TLS", Cut, true, []string{"Cut"}},
 		{"Close", Close, false, []string{"CloseSocket"}},
-		{"Close with TLS", Close, true, []string{"Cut", "CloseSocket"}}, // the cut is TLS's own
+		{"Close with TLS", Close, true, []string{"Cut", "CloseSocket"}}, // crypto/tls itself calls Close, which the stub records as Cut
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			client, server := net.Pipe()
@@ -66,7 +66,7 @@ func TestSocket(t *testing.T) {
 	}
 }
 
-// testCertificate returns a certificate that signs itself.
+// testCertificate returns a self-signed certificate.
 func testCertificate(t *testing.T) tls.Certificate {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -80,7 +80,7 @@ func testCertificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// silentTLS is a server's TLS connection after its handshake, whose client reads no more.
+// silentTLS returns a server's TLS connection after the handshake. Its client reads nothing any more.
 func silentTLS(t *testing.T) *tls.Conn {
 	client, server := net.Pipe()
 	t.Cleanup(func() { client.Close() })
@@ -108,7 +108,7 @@ func TestCloseTLS(t *testing.T) {
 	})
 }
 
-// Cut doesn't wait at all: a TLS connection ends without its close alert.
+// Cut doesn't wait: a TLS connection ends without its close alert.
 func TestCutTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tlsConn, start := silentTLS(t), time.Now()

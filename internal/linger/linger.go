@@ -1,5 +1,5 @@
-// Package linger closes connections without losing the last answer: it ends the sending side, and continues to read for a moment. It also
-// has the other ways to end a connection: by its owner, by any goroutine, and by a reset.
+// Package linger closes connections without losing the last answer: it shuts down the sending side, and continues to read for a moment. It also has
+// the other ways to end a connection: Close for the owner, Cut for any goroutine, and ResetOnClose.
 package linger
 
 import (
@@ -18,27 +18,27 @@ const (
 	Longest = time.Second
 	// longestSending is the maximum time that a connection lingers while its client continues to send.
 	longestSending = 10 * time.Second
-	// maxConns is how many connections of a group may linger at once. Beyond that, a further connection replaces the one that has lingered
-	// for the longest time, if that is at least Longest. Otherwise the further connection is closed at once.
+	// maxConns is how many connections of a group may linger at once. If there are that many, a further connection replaces the one that has lingered
+	// for the longest time, if that time is at least Longest. Otherwise the further connection is refused.
 	maxConns = 4096
-	// maxHandshakes is how many of these may be TLS connections that need a handshake before their refusal. Under overload, handshakes are
-	// the last thing to spend processor time on.
+	// maxHandshakes is how many of the lingering connections may be TLS connections that need a handshake before the refusal can be sent. Handshakes
+	// cost too much processor time under overload to allow more.
 	maxHandshakes = 64
 	// maxBytes is the maximum number of bytes read from a lingering connection.
 	maxBytes = 64 << 20
 )
 
-// Group closes connections whose client may still be sending after its answer. If they were closed at once, the system would answer the
-// unread bytes with a reset, and a reset may destroy the answer before the client has read it (RFC 9112, section 9.6). So the group first
-// ends the sending side, and discards input for a moment.
+// Group closes connections whose client may still be sending after its answer. If a connection were closed at once, the kernel would answer the
+// unread bytes with a reset, and the reset may destroy the answer before the client has read it (RFC 9112, section 9.6). So the group first shuts
+// down the sending side, and discards input for a moment.
 //
-// A group also writes the answers to refused connections, so a client that doesn't read delays nobody else. The zero value is ready for
-// use.
+// A group also writes the answers to refused connections, on its own goroutines. So a client that doesn't read delays no other client. The zero value
+// is ready for use.
 type Group struct {
 	mu      sync.Mutex
 	conns   list.List // of *lingering, the oldest first; guarded by mu
-	secure  int       // TLS connections among them that need a handshake for their answer; guarded by mu
-	closed  bool      // TakeOver refuses all; guarded by mu
+	secure  int       // how many of the connections need a TLS handshake for their answer; guarded by mu
+	closed  bool      // TakeOver refuses all connections; guarded by mu
 	running sync.WaitGroup
 }
 
@@ -48,14 +48,14 @@ type lingering struct {
 	since time.Time
 }
 
-// TakeOver writes answer, if there is one, and closes the connection after a while. It reports false if too many connections linger, or
-// the group is closed: then the caller must close the connection.
+// TakeOver writes answer, if it isn't empty, and closes the connection after a while. If too many connections linger, or the group is closed,
+// TakeOver does nothing and reports false. Then the caller must close the connection.
 func (g *Group) TakeOver(netConn net.Conn, answer []byte) bool {
 	return g.Refuse(netConn, answer, answer)
 }
 
-// Refuse is TakeOver with another answer for a TLS connection that has agreed on HTTP/2. Otherwise the answer is sent only after the first
-// byte of a request: a client that sends none for Longest gets just the end of the connection.
+// Refuse is TakeOver with a separate answer for a TLS connection that has negotiated HTTP/2. On other connections the answer is sent only after the
+// first byte of a request. If none arrives within Longest, the connection is closed without an answer.
 func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	tlsConn, secure := netConn.(*tls.Conn)
 	secure = secure && answer != nil && !tlsConn.ConnectionState().HandshakeComplete
@@ -73,7 +73,7 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 		defer end.Stop()
 		finish(netConn, answer, http2Answer, end)
 		g.mu.Lock()
-		g.conns.Remove(entry) // does nothing if another connection has taken the place
+		g.conns.Remove(entry) // does nothing if another connection has replaced this one
 		if secure {
 			g.secure--
 		}
@@ -83,8 +83,8 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	return true
 }
 
-// add takes a place for a connection. It returns a nil entry if no place is left. If the place belonged to another connection, the caller
-// must end the waits of that connection, which is oldest.
+// add adds a connection to the group. It returns a nil entry if there is no room. If the connection replaces another one, add returns that one as
+// oldest, and the caller must end its waits.
 func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,9 +107,9 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 	return g.conns.PushBack(&lingering{netConn, now}), oldest
 }
 
-// finish sends the answer, ends the sending side, and discards input. While input arrives, finish postpones the end. A client of HTTP/1.1
-// gets the answer only after it has begun to send a request. An earlier answer would belong to no request (RFC 9112, section 9.2), and a
-// client that has opened the connection for its next request would let that request fail.
+// finish sends the answer, shuts down the sending side, and discards input. While input arrives, finish postpones the timer end. A client of HTTP/1.1
+// gets the answer only after it has begun to send a request. An answer before a request would belong to none (RFC 9112, section 9.2). A client that
+// has opened the connection in advance would take such an answer for that to its next request, which would fail.
 func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	last := time.Now().Add(longestSending)
 	buffer := lend.NewCopyBuffer()
@@ -146,7 +146,7 @@ func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	}
 }
 
-// Wait makes TakeOver refuse, and waits until no connection lingers. After Longest, or when ctx ends, it ends the lingering.
+// Wait makes TakeOver refuse, and waits until no connection lingers. After Longest, or when ctx ends, it closes the connections that still linger.
 func (g *Group) Wait(ctx context.Context) {
 	g.mu.Lock()
 	g.closed = true // from here on no connection is added
@@ -167,7 +167,7 @@ func (g *Group) Wait(ctx context.Context) {
 	g.Close()
 }
 
-// Close makes TakeOver refuse, ends the lingering, and waits until it has ended.
+// Close makes TakeOver refuse, ends the waits of all lingering connections, and waits until they are closed.
 func (g *Group) Close() {
 	g.mu.Lock()
 	g.closed = true

@@ -50,8 +50,8 @@ func socketPair(t *testing.T) (client, server *net.TCPConn) {
 	return dialed.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// A reset could destroy the answer before the client has read it. So a client that goes on sending gets the answer and the end of the
-// server's side. The connection ends when the client has ended its own side.
+// A reset could destroy the answer before the client has read it. So a client that continues to send gets the answer, and then the end of the stream.
+// The connection ends when the client has closed its side.
 func TestAnswerArrives(t *testing.T) {
 	client, server := socketPair(t)
 	sent := bytes.Repeat([]byte("x"), 3<<20)
@@ -75,8 +75,8 @@ func TestAnswerArrives(t *testing.T) {
 	}
 }
 
-// A refusal waits for the first byte of a request: a client takes an earlier answer for a mistake, and fails the request that it is about
-// to send. A client that sends nothing only gets the end of the connection.
+// A refusal waits for the first byte of a request: a client treats an earlier answer as an error, and fails the request that it is about to send. A
+// client that sends nothing gets no answer, only the end of the connection.
 func TestRefusalAwaitsRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, request := range []string{"", "G"} {
@@ -104,7 +104,7 @@ func TestRefusalAwaitsRequest(t *testing.T) {
 	})
 }
 
-// A connection lingers for at most Longest, or for at most longestSending while its client goes on sending.
+// A connection lingers for at most Longest, or for at most longestSending while its client continues to send.
 func TestLongest(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause time.Duration // between two bytes of the client's; 0: it sends none
@@ -140,8 +140,8 @@ func TestLongest(t *testing.T) {
 	}
 }
 
-// Wait ends with the last connection, after Longest although its client goes on sending, or when its context is done; from then on no
-// connection is taken over.
+// Wait returns when the last connection has ended, after Longest even if a client continues to send, or when its context ends. From then on TakeOver
+// refuses connections.
 func TestWait(t *testing.T) {
 	for name, patience := range map[string]time.Duration{"patient": time.Hour, "impatient": Longest / 2} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// A connection whose type can't be compared lingers like any other.
+// A connection whose type isn't comparable lingers like any other.
 func TestIncomparable(t *testing.T) {
 	_, server := net.Pipe()
 	var g Group
@@ -196,7 +196,7 @@ type incomparableConn struct {
 	_ []byte
 }
 
-// Close at once ends the connections that linger, also those that have only just begun to, or are about to.
+// Close ends lingering connections at once, including those that have just begun to linger or are about to.
 func TestCloseWhileLingeringBegins(t *testing.T) {
 	for name, hasBegun := range map[string]bool{"about to begin": false, "has just begun": true} {
 		t.Run(name, func(t *testing.T) {
@@ -223,8 +223,8 @@ func TestCloseWhileLingeringBegins(t *testing.T) {
 	}
 }
 
-// At most maxConns connections linger, of which at most maxHandshakes have a TLS handshake before them. Further ones stay the caller's, and
-// places are free again when others are done.
+// At most maxConns connections linger at once, and at most maxHandshakes of them need a TLS handshake. Further connections are left to the caller.
+// When lingering connections end, there is room for others.
 func TestLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
@@ -272,8 +272,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// Clients that go on sending don't keep other connections from lingering: when all places are taken, a further connection gets the place of
-// the one that has lingered for the longest, once that has had its second.
+// Clients that continue to send don't keep other connections from lingering: when maxConns connections linger, a further one replaces the one that
+// has lingered for the longest, if that has lingered for a second.
 func TestOldestGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Group
@@ -334,7 +334,7 @@ func TestOldestGivesWay(t *testing.T) {
 	})
 }
 
-// A connection without deadlines is closed when its time is over.
+// A connection without deadlines is closed when its time to linger has passed.
 func TestWithoutDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()

@@ -1,4 +1,4 @@
-// Package listening has listeners: those on Unix sockets, and one that is closed only once. It accepts nothing.
+// Package listening opens listeners on Unix sockets, and wraps a listener so that it is closed only once. It accepts no connections.
 package listening
 
 import (
@@ -25,7 +25,8 @@ func Unix(path string, mode fs.FileMode) (net.Listener, error) {
 		return nil, err
 	}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		// On Linux the file then never has more permissions than these, minus the umask's. Other systems may refuse the call.
+		// On Linux the socket file then has, from the start, no more permissions than mode without those of the umask. Other systems may refuse the
+		// call.
 		return raw.Control(func(fd uintptr) { sock.Chmod(int(fd), mode) })
 	}}
 	listener, err := config.Listen(context.Background(), "unix", path)
@@ -39,8 +40,8 @@ func Unix(path string, mode fs.FileMode) (net.Listener, error) {
 	return listener, nil
 }
 
-// removeStaleSocket removes a socket file that nobody listens on any more. Anything else stays, such as a socket to which no connection can
-// be made for another reason: it may belong to a server that is merely busy.
+// removeStaleSocket removes a socket file on which no process listens any more. It leaves any other file. It also leaves a socket to which a
+// connection fails for another reason, since that socket may belong to a busy server.
 func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -57,7 +58,7 @@ func removeStaleSocket(path string) error {
 		Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
 }
 
-// Once closes its listener only once: a user's listener may not allow a second Close.
+// Once is a listener that calls the Close of the wrapped listener only once, since the program's listener may not allow a second call.
 type Once struct {
 	net.Listener
 	once sync.Once
@@ -70,7 +71,7 @@ func (l *Once) Close() error {
 	return l.err
 }
 
-// SetDeadline fails if the listener has no deadlines.
+// SetDeadline sets the deadline for Accept. It fails if the wrapped listener has no SetDeadline.
 func (l *Once) SetDeadline(at time.Time) error {
 	if patient, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
 		return patient.SetDeadline(at)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A socket file that no process listens on is replaced, and no other file.
+// A socket file on which no process listens is replaced. No other file is.
 func TestUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	first, err := Unix(path, 0o600)

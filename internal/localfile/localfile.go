@@ -1,8 +1,8 @@
-// Package localfile makes system calls on files of local file systems without telling the runtime's scheduler, since they don't wait for a
-// disk or a network. On a server that does little else, a call that the scheduler knows about wakes the runtime's sysmon, which costs more
-// than the call. A call that waits without the scheduler's knowledge would block a processor, and with it the garbage collector.
+// Package localfile makes system calls on files of local file systems without telling the runtime's scheduler, because these calls don't wait for a
+// disk or a network. On a server that does little else, a system call that the scheduler knows about wakes the runtime's sysmon thread, which costs
+// more than the call. If a call waited without the scheduler's knowledge, it would block a processor, and with it the garbage collector.
 //
-// The package works on Linux, on amd64 and arm64. Elsewhere Of returns nil.
+// The package works on Linux, on amd64 and arm64. On other platforms Of returns nil.
 package localfile
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// File is an open file on a local file system. Any goroutine may use it, as long as the file that it was made from is open.
+// File is an open file on a local file system. Any goroutine may use it, as long as the *os.File from which Of created it is open.
 type File struct {
 	fd int
 
 	mu    sync.Mutex
-	begun clock.Nanos // when counting the sent bytes from the file's beginning started; guarded by mu
-	sent  int64       // how many bytes from the file's beginning were sent since then; guarded by mu
+	begun clock.Nanos // when sent began to count; guarded by mu
+	sent  int64       // how many bytes, counted from the file's beginning, were sent without a gap since begun; guarded by mu
 }
 
 // State is the result of fstat. Times are in nanoseconds since 1970.
@@ -28,7 +28,7 @@ type State struct {
 	Device, Inode     uint64
 }
 
-// Of returns the File of a file, nil if it isn't on a file system that is known as local.
+// Of returns the File for file, or nil if file isn't on a file system that is known to be local.
 func Of(file *os.File) (f *File) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -42,14 +42,14 @@ func Of(file *os.File) (f *File) {
 	return f
 }
 
-// Sent bytes are assumed to be in memory for warmTime, but only the last warmSize of them. The system first evicts the pages that weren't
-// used for the longest time.
+// The last warmSize of the bytes that were sent are assumed to be in the page cache for warmTime. The kernel first evicts the pages that were used
+// least recently.
 const (
 	warmTime = clock.Nanos(1e9)
 	warmSize = 128 << 20
 )
 
-// Sent records that size bytes at the offset were sent, by a call that the scheduler was told of.
+// Sent records that size bytes at offset were sent by an ordinary system call, one that the scheduler knows about.
 func (f *File) Sent(offset, size int64) {
 	now := clock.Nanotime()
 	f.mu.Lock()
@@ -62,7 +62,7 @@ func (f *File) Sent(offset, size int64) {
 	}
 }
 
-// IsWarm reports whether a part of the file was sent a moment ago, and so is in memory.
+// IsWarm reports whether the part was sent a moment ago, and so most likely is in the page cache.
 func (f *File) IsWarm(offset, size int64) bool {
 	now := clock.Nanotime()
 	f.mu.Lock()

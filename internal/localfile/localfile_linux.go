@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// local are the file systems that keep a file's state in memory while it is open, and the pages read a moment ago. An overlay isn't one of
-// them: the layer below it may be on a network.
+// local has the magic numbers of the file systems that keep the state of an open file and recently read pages in memory. An overlay file system isn't
+// among them, since its lower layer may be on a network.
 var local = map[int64]bool{
 	0xef53:     true, // ext2, ext3 and ext4
 	0x58465342: true, // XFS
@@ -17,7 +17,8 @@ var local = map[int64]bool{
 	0x01021994: true, // tmpfs
 }
 
-// isLocal makes an ordinary system call, since a network file system asks its server.
+// isLocal reports whether the file is on one of these file systems. It makes an ordinary system call, since a network file system asks its server for
+// the answer.
 func isLocal(fd int) bool {
 	var s syscall.Statfs_t
 	return syscall.Fstatfs(fd, &s) == nil && local[int64(s.Type)]

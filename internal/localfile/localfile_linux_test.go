@@ -46,7 +46,7 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// Files that aren't on a disk, and closed files, don't become a File.
+// Of returns nil for files that aren't on a disk, and for closed files.
 func TestOfOthers(t *testing.T) {
 	file, err := os.Open("/proc/self/stat")
 	if err != nil {
@@ -61,7 +61,7 @@ func TestOfOthers(t *testing.T) {
 	}
 }
 
-// A part is warm if the whole file up to the part's end was sent within a second, in whatever pieces, and not too much was sent since.
+// A part is warm if the whole file up to the part's end was sent within a second, at once or in several pieces, and not too much was sent since then.
 func TestIsWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f File
@@ -73,7 +73,7 @@ func TestIsWarm(t *testing.T) {
 		}
 		warm(0, 1, false)
 		f.Sent(0, 100)
-		f.Sent(200, 100) // behind a gap
+		f.Sent(200, 100) // after a gap
 		warm(0, 100, true)
 		warm(50, 50, true)
 		warm(50, 51, false)
@@ -91,7 +91,7 @@ func TestIsWarm(t *testing.T) {
 		f.Sent(0, 10)
 		warm(0, 10, true)
 		warm(0, 11, false)
-		f.Sent(0, warmSize+5) // more than the system may keep
+		f.Sent(0, warmSize+5) // more than the page cache is assumed to keep
 		warm(4, 10, false)
 		warm(5, 10, true)
 	})

@@ -1,4 +1,4 @@
-// Package logtest has what tests of log records have in common.
+// Package logtest has helpers for tests of log records.
 package logtest
 
 import (
@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Records keeps the records of a logger, and checks a rule for each: a JSON log has the same content as a text log. slog doesn't guarantee
-// that: its JSONHandler calls an error's MarshalJSON, and writes a time.Duration as a number without a unit.
+// Records stores the records of a logger, and checks that each has the same content in a JSON log as in a text log. slog doesn't guarantee that: its
+// JSONHandler calls an error's MarshalJSON, and writes a time.Duration as a number without a unit.
 type Records struct {
 	t testing.TB
 
@@ -22,13 +22,13 @@ type Records struct {
 	lines []string // in the form of a JSON log, without the time; guarded by mu
 }
 
-// New returns the logger of new Records.
+// New returns new Records and a logger that writes to them.
 func New(t testing.TB) (*Records, *slog.Logger) {
 	r := &Records{t: t}
 	return r, slog.New(&handler{records: r})
 }
 
-// Lines returns the records so far that contain a text: each is a line of JSON without the time.
+// Lines returns the records so far whose line of JSON, without the time, contains a text.
 func (r *Records) Lines(containing string) (lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +40,7 @@ func (r *Records) Lines(containing string) (lines []string) {
 	return lines
 }
 
-// handler is immutable. It has no groups: filo's records don't use any.
+// handler is immutable. It doesn't support groups, since filo's records don't use any.
 type handler struct {
 	records *Records
 	known   []slog.Attr
@@ -66,7 +66,7 @@ func (h *handler) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// Compare returns a record as a line of JSON, without the time, and how it differs from its line of text.
+// Compare returns a record as a line of JSON, without the time, and describes each attribute whose value differs in a line of text.
 func Compare(record slog.Record) (line string, faults []string) {
 	record.Attrs(func(a slog.Attr) bool {
 		inText, inJSON := render(a)
@@ -99,7 +99,7 @@ func render(a slog.Attr) (inText, inJSON string) {
 	if unquoted, err := strconv.Unquote(inText); err == nil {
 		inText = unquoted
 	}
-	inText = string([]rune(inText)) // JSON is UTF-8
+	inText = string([]rune(inText)) // replaces invalid UTF-8 as JSONHandler does
 	var values struct{ Attribute json.RawMessage }
 	if err := json.Unmarshal(object.Bytes(), &values); err != nil {
 		return inText, err.Error()

@@ -17,7 +17,7 @@ type named int
 
 func (named) String() string { return "a name" }
 
-// Compare finds the records that differ, and no others.
+// Compare reports the records that differ between the formats, and no others.
 func TestCompare(t *testing.T) {
 	for _, test := range []struct {
 		value  any

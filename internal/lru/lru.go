@@ -1,4 +1,4 @@
-// Package lru has a map with a bound, for caches and for stores in memory.
+// Package lru has a map of bounded size, for caches and for stores in memory.
 package lru
 
 import (
@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Map is a map with a limit, in the unit of its entries' costs. To make room for a new entry it drops others: in each rank those that were
-// not used for the longest time. An entry is gone when it has expired. The zero value with a Capacity is ready to use.
+// Map is a map with a Capacity, in the unit of its entries' costs. To make room for a new entry it drops others, in each rank the least recently used
+// ones. An expired entry is never returned. The zero value with a Capacity is ready to use.
 //
-// Ranks decide which entries make room, so that a flood of entries that aren't used again leaves more valuable ones alone.
+// Each entry has a rank. Ranks protect more valuable entries from a flood of entries that aren't used again.
 type Map[V any] struct {
 	Capacity int
 
 	mu      sync.Mutex
-	entries map[string]*entry[V] // guarded by mu, as all below
-	used    int                  // the costs of entries together
+	entries map[string]*entry[V] // guarded by mu, as are the fields below
+	used    int                  // the sum of the costs of all entries
 	ranks   [rankCount]rankList[V]
 }
 
-// The ranks of entries, from the one that matters least.
+// The ranks of entries, from the least valuable to the most valuable.
 const (
 	Note      = iota // a note that only saves work
-	Unused           // entries that weren't used since they were put
-	Used             // entries that were put as Unused and used since
+	Unused           // entries that were put with this rank and not read since
+	Used             // entries that were put as Unused and read since
 	Kept             // entries that were put as more valuable than all others
 	rankCount        // not a rank
 )
 
-// shares says, in sixteenths of the Capacity, how much each rank has for itself. A rank may use more while there is room. But then it is
-// the first to make room, the lowest rank before the others.
+// shares says, in sixteenths of the Capacity, how much is reserved for each rank. A rank may use more while there is room. But the ranks that use
+// more than their shares are the first to lose entries, the lowest of them before the others.
 var shares = [rankCount]int{1, 3, 4, 8}
 
-// rankList lists the entries of a rank by their last use.
+// rankList lists the entries of a rank in the order of their last use.
 type rankList[V any] struct {
-	used           int // the costs of its entries together
+	used           int // the sum of the costs of its entries
 	newest, oldest *entry[V]
 }
 
@@ -61,15 +61,15 @@ func (l *Map[V]) Get(key []byte, now time.Time) (value V, ok bool) {
 	return value, false
 }
 
-// Put keeps value under key until it expires. A value that costs more than the Capacity isn't kept. A value that replaces
-// another gets at least its rank.
+// Put keeps value under key until it expires. A value that costs more than the Capacity isn't kept. A value that replaces another one keeps the rank
+// of the replaced value if that is higher.
 func (l *Map[V]) Put(key string, rank int, now time.Time, value V, cost int, expires time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.set(key, rank, now, value, cost, expires)
 }
 
-// Update calls f with the value kept under key, and puts f's result if f says so. No other goroutine changes it meanwhile.
+// Update calls f with the value kept under key, and puts f's result if f reports keep. No other goroutine can change the map during the call.
 func (l *Map[V]) Update(key string, rank int, now time.Time, f func(old V, ok bool) (value V, cost int, expires time.Time, keep bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +92,7 @@ func (l *Map[V]) Remove(key []byte) {
 	}
 }
 
-// live returns the entry of a key, nil if there is none that hasn't expired. mu is held, as for all below.
+// live returns the entry of a key, or nil if there is none or it has expired. The caller holds mu, as for all methods below.
 func (l *Map[V]) live(key []byte, now time.Time) *entry[V] {
 	e := l.entries[string(key)]
 	if e != nil && !now.Before(e.expires) {
@@ -122,8 +122,8 @@ func (l *Map[V]) set(key string, rank int, now time.Time, value V, cost int, exp
 	}
 }
 
-// victim returns the entry that makes room for e: an expired one, or one of the lowest rank that has more than its share. If each of these
-// ranks contains only e, it is an entry of the lowest rank that has others.
+// victim returns the entry to drop in order to make room for e: an expired one, or the oldest of the lowest rank that uses more than its share. If no
+// entry but e is in such a rank, victim returns the oldest entry of the lowest rank that has any besides e.
 func (l *Map[V]) victim(e *entry[V], now time.Time) *entry[V] {
 	var over, any *entry[V]
 	for rank := range rankCount {

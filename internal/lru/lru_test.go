@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// has reports whether there is an entry, without using it.
+// has reports whether there is an entry, without counting as a use of it.
 func (l *Map[V]) has(key string) bool { _, ok := l.entries[key]; return ok }
 
-// The entry that was unused for the longest makes room, and the costs never exceed the Capacity.
+// The least recently used entry is dropped to make room, and the sum of the costs never exceeds the Capacity.
 func TestLRU(t *testing.T) {
 	now := time.Now()
 	later := now.Add(time.Hour)
@@ -38,7 +38,7 @@ func TestLRU(t *testing.T) {
 	}
 }
 
-// The lowest rank that has more than its share makes room. Each rank may take all while the others don't need it.
+// The lowest rank that uses more than its share loses entries. A rank may use the whole Capacity while the other ranks don't need their shares.
 func TestLRURanks(t *testing.T) {
 	now := time.Now()
 	later := now.Add(time.Hour)
@@ -105,7 +105,7 @@ func TestLRUVictims(t *testing.T) {
 	}
 }
 
-// Whatever is done, the lists, the map and the counts of costs agree.
+// After any sequence of operations, the lists, the map and the sums of the costs agree.
 func TestLRURandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()

@@ -1,4 +1,4 @@
-// Package mwtest has what the tests of middleware have in common.
+// Package mwtest has helpers for tests of middleware.
 package mwtest
 
 import (
@@ -20,8 +20,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Do sends a request, such as "GET /path" or "GET http://host/path", with fields such as "Name: value", to a server of its
-// own with h as its handler.
+// Do sends a request, such as "GET /path" or "GET http://host/path", with fields such as "Name: value", to a new server with h as its handler.
 func Do(t testing.TB, h filo.Handler, request string, fields ...string) servertest.Answer {
 	t.Helper()
 	return servertest.New(t, h).Do(t, request, fields...)
@@ -32,7 +31,7 @@ func TCPAddress(address string) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(address))
 }
 
-// InHandler runs f in the handler of a request from 192.0.2.1. The response that f leaves is ignored.
+// InHandler runs f in the handler of a request from 192.0.2.1. It ignores the response.
 func InHandler(t testing.TB, request string, fields []string, f func(*filo.Ctx)) {
 	t.Helper()
 	ran := false
@@ -48,7 +47,7 @@ func InHandler(t testing.TB, request string, fields []string, f func(*filo.Ctx))
 	}
 }
 
-// Again calls h for the request of c, as if it had just arrived.
+// Again calls h for the request of c, as if the request had just arrived.
 func Again(c *filo.Ctx, h filo.Handler) error {
 	c.Response.Header.Reset()
 	c.Response.SetStatus(200)
@@ -56,8 +55,8 @@ func Again(c *filo.Ctx, h filo.Handler) error {
 	return h(c)
 }
 
-// Benchmark measures h and the handlers inside it, without the server: h is called repeatedly in the handler of one request. So it can't
-// measure handlers that end the request, such as by rendered errors and streamed bodies: see BenchmarkServer.
+// Benchmark measures h and the handlers that it calls, without the server: it calls h repeatedly in the handler of one request. So it can't measure
+// handlers that begin the answer, such as by rendering errors or streaming bodies: for these use BenchmarkServer.
 func Benchmark(b *testing.B, h filo.Handler, request string, fields ...string) {
 	b.Helper()
 	b.ReportAllocs()
@@ -75,7 +74,7 @@ func Benchmark(b *testing.B, h filo.Handler, request string, fields ...string) {
 		return c.NoContent()
 	})
 	b.StopTimer()
-	s.DoFrom(b, TCPAddress("192.0.2.1:1234"), request, fields...) // until all buffers have their final size
+	s.DoFrom(b, TCPAddress("192.0.2.1:1234"), request, fields...) // lets all buffers grow to their final size
 	b.ResetTimer()
 	for left := b.N; left > 0 && !b.Failed(); left -= calls {
 		calls = min(left, callsPerRequest)
@@ -83,11 +82,11 @@ func Benchmark(b *testing.B, h filo.Handler, request string, fields ...string) {
 	}
 }
 
-// callsPerRequest bounds what a request gathers in a Benchmark. A middleware that adds an attribute for the request's Logger would add
-// one with each call, and the garbage collector would spend its time on them.
+// callsPerRequest bounds how often Benchmark calls h in one request. A middleware that adds an attribute to the request's Logger adds one with each
+// call. With too many of them, the benchmark would measure the garbage collector.
 const callsPerRequest = 10_000
 
-// Allocations returns how many allocations a call of h takes; the same restriction holds as for Benchmark.
+// Allocations returns how many allocations a call of h makes. It has the same restriction as Benchmark.
 func Allocations(t testing.TB, h filo.Handler, request string, fields ...string) (n float64) {
 	t.Helper()
 	InHandler(t, request, fields, func(c *filo.Ctx) {
@@ -136,13 +135,13 @@ func BenchmarkServer(b *testing.B, h filo.Handler, request, body string, fields 
 	b.StopTimer()
 }
 
-// StatusText is a status as it is written in tables.
+// StatusText formats a status for tables of test cases.
 func StatusText(status int) string { return strconv.Itoa(status) }
 
-// Hello is a handler to put middleware around.
+// Hello is a handler for tests to wrap in middleware.
 func Hello(c *filo.Ctx) error { return c.Text(200, "hello") }
 
-// Wrap puts middleware around h, the first one outermost, as a router does.
+// Wrap wraps h in middleware as a router does. The first middleware is the outermost one.
 func Wrap(h filo.Handler, middleware ...filo.Middleware) filo.Handler {
 	for i := len(middleware) - 1; i >= 0; i-- {
 		h = middleware[i](h)
@@ -150,7 +149,7 @@ func Wrap(h filo.Handler, middleware ...filo.Middleware) filo.Handler {
 	return h
 }
 
-// PanicOf returns what f panics with, "" if it doesn't.
+// PanicOf returns the value with which f panics as text, or "" if f doesn't panic.
 func PanicOf(f func()) (message string) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -161,7 +160,7 @@ func PanicOf(f func()) (message string) {
 	return ""
 }
 
-// MustPanic checks that each of the functions panics, with a message of the package.
+// MustPanic checks that each of the functions panics with a message that begins with pkg.
 func MustPanic(t *testing.T, pkg string, constructions map[string]func()) {
 	t.Helper()
 	for name, construct := range constructions {
@@ -171,8 +170,8 @@ func MustPanic(t *testing.T, pkg string, constructions map[string]func()) {
 	}
 }
 
-// Show prints, for examples, the status with which h answers a request, those of the named fields that have a value, and the body. The
-// address of the client is 192.0.2.1.
+// Show is for examples. It prints the status of h's answer to a request, those of the named header fields that have a value, and the body. The
+// client's address is 192.0.2.1.
 func Show(h filo.Handler, names []string, request string, fields ...string) {
 	ln := servertest.NewListener()
 	s := &filo.Server{Handler: h}
@@ -215,7 +214,7 @@ func NewRequest(t testing.TB, url string, fields ...string) *http.Request {
 	return request
 }
 
-// Log is a log that tests read while servers write.
+// Log is a log that tests may read while servers write to it.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder // guarded by mu
@@ -236,14 +235,14 @@ func (l *Log) String() string {
 // SomeDate is a date for Last-Modified.
 const SomeDate = "Tue, 01 Feb 2022 03:04:05 GMT"
 
-// Counting answers with how often it was called, and with fields such as "Name: value".
+// Counting is a handler that answers with the number of its calls, and with fields such as "Name: value".
 type Counting struct {
 	Calls  atomic.Int64
 	Status int
 	Fields []string
 }
 
-// Serve is the handler.
+// Serve is the handler function.
 func (h *Counting) Serve(c *filo.Ctx) error {
 	n := h.Calls.Add(1)
 	for _, f := range h.Fields {

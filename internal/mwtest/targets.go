@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// targetParts are the parts of random targets: some that a URI can contain, some that only a request target can, and some that are easily
-// confused.
+// targetParts are the parts of random targets: some that a URI can contain, some that only a request target can contain, and some that look alike.
 var targetParts = []string{"a", "Z", "0", "-", "._~", "/", "//", "%2F", "%2f", "%5C", "%5c", "%00", "%25", "%252F", "%7C", "%41", "%e9", "%C3%BC",
 	"%20", "%3F", "%23", "!", "$&'()*+,", ";", "=", ":", "@", "[", "]", `"`, "<", ">", `\`, "^", "`", "{", "|", "}"}
 
-// Target returns a random request target in origin-form, about half of them with a query. No segment is one of dots.
+// Target returns a random request target in origin-form. About half of the targets have a query. No segment is "." or "..".
 func Target(random *rand.Rand) string {
 	var b strings.Builder
 	b.WriteString("/")
@@ -28,7 +27,7 @@ func Target(random *rand.Rand) string {
 
 var escapes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", `\`, "%5C", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
 
-// EscapedTarget returns a target in the form that a url.URL can hold: exactly the bytes that a URI's path can't contain are encoded.
+// EscapedTarget returns a target in the form that a url.URL can hold: it percent-encodes the bytes that a URI's path can't contain, and no others.
 func EscapedTarget(target string) string {
 	path, query, asked := strings.Cut(target, "?")
 	if path = escapes.Replace(path); asked {

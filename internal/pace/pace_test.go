@@ -24,7 +24,7 @@ func after(limits Limits, steps ...step) (p Pace) {
 	return p
 }
 
-// "A peer has an account of time. It begins with a grace period. Each wait uses some of it, and bytes add to it at a minimum rate."
+// "A peer has an account of time, which begins with a grace period. Each wait uses up time, and each byte adds time".
 func TestDeadline(t *testing.T) {
 	limits := Limits{30 * time.Second, 500}
 	for _, test := range []struct {
@@ -67,7 +67,8 @@ func steady(n int, each step) []step {
 	return steps
 }
 
-// However much has moved, silence is too long after the grace period, and a byte now and then buys no more than twice that period.
+// Regardless of how many bytes have moved, silence is too long after the grace period, and sending a byte occasionally gains no more than twice that
+// period.
 func TestBoughtSilence(t *testing.T) {
 	limits := Limits{30 * time.Second, 500}
 	for _, first := range []int{0, 1, 499, 64 << 10, 4 << 20, math.MaxInt} {
@@ -90,7 +91,7 @@ func TestBoughtSilence(t *testing.T) {
 	}
 }
 
-// The deadline of a wait is the time at which the peer is late if too little moves until then.
+// The deadline of a wait is the moment at which the peer is late if too few bytes have moved by then.
 func TestDeadlineIsWhenLate(t *testing.T) {
 	limits := Limits{3 * time.Second, 500}
 	for _, moved := range []int{0, 1, 499, 500, 1000, 12_345, 1 << 30} {
@@ -118,7 +119,7 @@ func TestLateWithoutRate(t *testing.T) {
 	}
 }
 
-// The longest possible time-out is as good as none: it doesn't overflow, which would end every wait at once.
+// The longest possible time-out works like no time-out: no sum overflows, which would end every wait at once.
 func TestLongestTimeout(t *testing.T) {
 	for _, grace := range []time.Duration{math.MaxInt64, math.MaxInt64 - time.Duration(begin), math.MaxInt64 / 2, 100 * 365 * 24 * time.Hour} {
 		for _, rate := range []int{-1, 1, 500, math.MaxInt} {

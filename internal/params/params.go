@@ -1,5 +1,5 @@
-// Package params has the parameters of queries and of forms of type application/x-www-form-urlencoded, as the WHATWG URL standard reads and
-// writes them. It knows bytes alone.
+// Package params parses and renders the parameters of queries and of forms of type application/x-www-form-urlencoded, as the WHATWG URL standard
+// says.
 package params
 
 import (
@@ -23,13 +23,13 @@ const (
 // List holds parameters: see filo.Args. The zero value is empty and ready to use.
 type List struct {
 	source []byte // Parse's argument; never written to
-	// arena holds the bytes that aren't in source: decoded ones, and those from Set and Add. It is append-only until Reset, so that
-	// slices borrowed from it keep their bytes.
+	// arena holds the bytes that aren't in source: decoded ones, and those from Set and Add. It is append-only until Reset, so that slices borrowed
+	// from it stay valid.
 	arena []byte
 	list  []argument
 }
 
-// argument is a key and a value by their offsets into source or arena. It holds no pointers, so a list needs no clearing, and the
+// argument is a key and a value, as offsets into source or arena. It holds no pointers, so a list needs no clearing, and the
 // garbage collector doesn't scan it.
 type argument struct {
 	keyStart, keyEnd     int
@@ -39,7 +39,7 @@ type argument struct {
 	valueUnread          bool // the value is in source, and may be encoded
 }
 
-// Parse replaces the parameters with those in query. It reports false, and keeps the first Max, if there are more.
+// Parse replaces the parameters with those in query. If there are more than Max, it keeps the first Max and reports false.
 func (l *List) Parse(query []byte) (all bool) {
 	l.Reset()
 	l.source = query
@@ -59,8 +59,8 @@ func (l *List) Parse(query []byte) (all bool) {
 	return true
 }
 
-// parseOne adds the parameter at source[start:end]. It decodes the key, because every lookup compares it. The value is decoded on first
-// use.
+// parseOne adds the parameter at source[start:end]. It decodes the key at once, because every lookup compares it. The value is decoded when it is
+// first read.
 func (l *List) parseOne(start, end int) {
 	arg := argument{keyStart: start, keyEnd: end, valueStart: end, valueEnd: end}
 	if n := bytes.IndexByte(l.source[start:end], '='); n >= 0 {
@@ -113,8 +113,8 @@ func (l *List) All() iter.Seq2[[]byte, []byte] {
 // Len returns the number of parameters.
 func (l *List) Len() int { return len(l.list) }
 
-// Set gives the value to the first parameter with the key, and removes the others with that key. If there is none, it adds one
-// at the end. Both strings are copied, unencoded.
+// Set sets the value of the first parameter with the key, and removes the others with that key. If there is none, it adds a parameter at the end. It
+// copies both strings, which aren't encoded.
 func (l *List) Set(key, value string) {
 	i := l.find(key, 0)
 	if i < 0 {
@@ -127,7 +127,7 @@ func (l *List) Set(key, value string) {
 	arg.valueInArena, arg.valueUnread = true, false
 }
 
-// Add adds a parameter at the end. Both strings are copied, unencoded. The limit of Parse doesn't apply.
+// Add adds a parameter at the end. It copies both strings, which aren't encoded. The limit Max doesn't apply.
 func (l *List) Add(key, value string) {
 	arg := argument{keyInArena: true, valueInArena: true}
 	arg.keyStart, arg.keyEnd = l.store(key)
@@ -229,5 +229,5 @@ func (l *List) deleteFrom(key string, from int) {
 	l.list = l.list[:kept]
 }
 
-// Memory returns what decoded parameters lie in.
+// Memory returns the memory that holds the decoded parameters.
 func (l *List) Memory() []byte { return l.arena[:cap(l.arena)] }

@@ -16,8 +16,8 @@ var (
 	ErrSlow = errors.New("the header didn't arrive within ReadHeaderTimeout")
 )
 
-// ToldAddr returns the address that the proxy has told, in the form of RemoteAddr and LocalAddr. If the proxy told none, ToldAddr returns
-// what the function fallback returns.
+// ToldAddr returns told, an address from the proxy's header, as the net.Addr that RemoteAddr and LocalAddr return. If told is invalid, the proxy sent
+// no address, and ToldAddr returns fallback().
 func ToldAddr(told netip.AddrPort, fallback func() net.Addr) net.Addr {
 	if !told.IsValid() {
 		return fallback()
@@ -25,25 +25,25 @@ func ToldAddr(told netip.AddrPort, fallback func() net.Addr) net.Addr {
 	return net.TCPAddrFromAddrPort(told)
 }
 
-// Conn is a connection that package net or the user has accepted, and that begins with a header. After the header it works like the
-// connection below, except that plain sockets aren't read and written by raw system calls.
+// Conn is a connection that package net or the program's own listener has accepted, and that begins with a header. After the header it works like the
+// wrapped connection, except that the server doesn't use raw system calls for it if it is a plain socket.
 type Conn struct {
 	net.Conn
 	mu     sync.Mutex
 	header *Header // guarded by mu
 }
 
-// NewConn returns a connection whose header is nil as long as it hasn't arrived.
+// NewConn returns a connection. header is nil if the header hasn't arrived yet.
 func NewConn(netConn net.Conn, header *Header) *Conn { return &Conn{Conn: netConn, header: header} }
 
-// ProxyHeader returns the header, nil as long as it hasn't arrived. Any goroutine may call it.
+// ProxyHeader returns the header, or nil if it hasn't arrived yet. Any goroutine may call it.
 func (p *Conn) ProxyHeader() *Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.header
 }
 
-// RemoteAddr is net.Conn's.
+// RemoteAddr implements net.Conn.
 func (p *Conn) RemoteAddr() net.Addr {
 	if h := p.ProxyHeader(); h != nil {
 		return ToldAddr(h.Source(), p.Conn.RemoteAddr)
@@ -51,7 +51,7 @@ func (p *Conn) RemoteAddr() net.Addr {
 	return p.Conn.RemoteAddr()
 }
 
-// LocalAddr is net.Conn's.
+// LocalAddr implements net.Conn.
 func (p *Conn) LocalAddr() net.Addr {
 	if h := p.ProxyHeader(); h != nil {
 		return ToldAddr(h.Destination(), p.Conn.LocalAddr)
@@ -59,7 +59,7 @@ func (p *Conn) LocalAddr() net.Addr {
 	return p.Conn.LocalAddr()
 }
 
-// SyscallConn lets the client be watched.
+// SyscallConn implements syscall.Conn, so that the server can watch whether the client leaves.
 func (p *Conn) SyscallConn() (syscall.RawConn, error) {
 	if socket, ok := p.Conn.(syscall.Conn); ok {
 		return socket.SyscallConn()
@@ -67,7 +67,7 @@ func (p *Conn) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// CloseWrite ends the sending side, which gives the client time to read the last answer.
+// CloseWrite shuts down the sending side, so that the client can still read the last answer.
 func (p *Conn) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -75,7 +75,7 @@ func (p *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// SetLinger lets a close be a reset.
+// SetLinger is for package linger, which sets 0 so that Close resets the connection.
 func (p *Conn) SetLinger(seconds int) error {
 	if tcp, ok := p.Conn.(interface{ SetLinger(seconds int) error }); ok {
 		return tcp.SetLinger(seconds)
@@ -83,8 +83,8 @@ func (p *Conn) SetLinger(seconds int) error {
 	return errors.ErrUnsupported
 }
 
-// Receive reads the header, and no byte that follows. some is false if the connection ended or failed before its first byte. When the
-// deadline has passed, Receive calls look once. If look returns true, one last read follows.
+// Receive reads the header, and no byte that follows. some is false if the connection ended or failed before its first byte. When the deadline has
+// passed, Receive calls look once. If look returns true, Receive reads once more.
 func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	h, some, err := readHeader(p.Conn, look)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 const example = "PROXY TCP4 192.0.2.1 192.0.2.2 1000 443\r\n"
 
-// source is a connection from which the test's bytes are read.
+// source is a connection whose Read is that of the test's io.Reader.
 type source struct {
 	net.Conn
 	io.Reader
@@ -22,7 +22,7 @@ func (s source) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 func (source) RemoteAddr() net.Addr         { return &net.UnixAddr{Name: "peer"} }
 func (source) LocalAddr() net.Addr          { return &net.UnixAddr{Name: "server"} }
 
-// A header is read in whatever pieces it comes, and no byte that follows it. Until then the addresses are those of the peer.
+// Receive reads a header that arrives in pieces, and no byte after it. Before, the addresses are those of the peer.
 func TestReceive(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -43,7 +43,7 @@ func TestReceive(t *testing.T) {
 	}
 }
 
-// A header that isn't complete has an error that says why, and whether anything came.
+// For an incomplete header, Receive returns an error that says why, and whether any byte arrived.
 func TestReceiveErrors(t *testing.T) {
 	lost := errors.New("lost")
 	for _, test := range []struct {

@@ -1,4 +1,4 @@
-// Package proxyproto parses the header by which a proxy tells a server about a connection's client: the PROXY protocol, versions 1 and 2
+// Package proxyproto parses the header in which a proxy tells a server about a connection's client: the PROXY protocol, versions 1 and 2
 // (HAProxy's doc/proxy-protocol.txt). Conn is a connection that begins with such a header.
 package proxyproto
 
@@ -13,10 +13,9 @@ import (
 )
 
 const (
-	// MaxSize is the size of the longest header that Parse accepts. The protocol allows 64 KB, but no proxy needs even this much.
+	// MaxSize is the size of the longest header that Parse accepts. The protocol allows 64 KB, but no proxy needs more than 4 KB.
 	MaxSize = 4 << 10
-	// MinSize is the size of the shortest header, which is "PROXY UNKNOWN\r\n". So a read of MinSize bytes takes none of the bytes after
-	// the header.
+	// MinSize is the size of the shortest header, which is "PROXY UNKNOWN\r\n". So reading MinSize bytes never consumes bytes after the header.
 	MinSize = 15
 
 	maxVersion1  = 107 // in bytes, including the line end
@@ -53,7 +52,7 @@ const (
 	kindIPv6    = '6'
 )
 
-// Header is a parsed header in few bytes, since a server may have very many connections. It is immutable.
+// Header is a parsed header. It is small, since a server may have very many connections. It is immutable.
 type Header struct {
 	data string // the kind, the addresses as in version 2, and the TLVs
 }
@@ -148,7 +147,7 @@ func parse2(b []byte) (*Header, int, error) {
 		kind, addresses = kindIPv4, 12
 	case 0x21: // TCP over IPv6
 		kind, addresses = kindIPv6, 36
-	case 0x31: // a Unix socket, whose names nobody wants
+	case 0x31: // Unix sockets, whose names aren't kept
 		addresses = 216
 	default:
 		return nil, 0, ErrMalformed
@@ -158,7 +157,7 @@ func parse2(b []byte) (*Header, int, error) {
 	}
 	tlvs := b[fixedSize+addresses : size]
 	if b[13] == 0 {
-		// An unknown kind may have any structure, so its bytes aren't checked.
+		// The rest of a header of an unknown kind may have any structure, so it isn't checked.
 		return &Header{string(kindUnknown)}, size, nil
 	}
 	if err := checkTLVs(b[:size], tlvs); err != nil {
@@ -171,7 +170,7 @@ func parse2(b []byte) (*Header, int, error) {
 	return &Header{string(append(data, tlvs...))}, size, nil
 }
 
-// checkTLVs checks that the TLVs end where they should, and the checksum if there is one.
+// checkTLVs checks that the last TLV ends with the header, and verifies the checksum if there is one.
 func checkTLVs(header, tlvs []byte) error {
 	for len(tlvs) > 0 {
 		if len(tlvs) < tlvHeader {
@@ -193,7 +192,7 @@ func checkTLVs(header, tlvs []byte) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns the checksum of the header. The checksum's own four bytes, at offset, count as zeros.
+// checksum returns the checksum of the header. The four bytes of the checksum itself, at offset, count as zeros.
 func checksum(header []byte, offset int) uint32 {
 	sum := crc32.Update(0, castagnoli, header[:offset])
 	sum = crc32.Update(sum, castagnoli, make([]byte, 4))
@@ -203,13 +202,13 @@ func checksum(header []byte, offset int) uint32 {
 // IsLocal reports whether the connection is the proxy's own, such as a health check.
 func (h *Header) IsLocal() bool { return h.data[0] == kindLocal }
 
-// Source returns the client's address, invalid if it isn't known.
+// Source returns the client's address, which is invalid if the header has none.
 func (h *Header) Source() netip.AddrPort { return h.address(0) }
 
-// Destination returns the address that the client has connected to, invalid if it isn't known.
+// Destination returns the address to which the client has connected. It is invalid if the header has none.
 func (h *Header) Destination() netip.AddrPort { return h.address(1) }
 
-// address returns the first or the second address.
+// address returns the source (0) or the destination (1).
 func (h *Header) address(i int) netip.AddrPort {
 	size := h.addressSize()
 	if size == 0 {
@@ -220,7 +219,7 @@ func (h *Header) address(i int) netip.AddrPort {
 	return netip.AddrPortFrom(address.Unmap(), uint16(ports[2*i])<<8|uint16(ports[2*i+1]))
 }
 
-// addressSize returns the size of each address, 0 if they aren't known.
+// addressSize returns the size of each address in bytes, or 0 if the header has no addresses.
 func (h *Header) addressSize() int {
 	switch h.data[0] {
 	case kindIPv4:
@@ -245,7 +244,7 @@ func find(tlvs string, kind byte) (value string, ok bool) {
 	for len(tlvs) >= tlvHeader {
 		end := tlvHeader + (int(tlvs[1])<<8 | int(tlvs[2]))
 		if end > len(tlvs) {
-			return "", false // the lengths inside of a TLV weren't checked
+			return "", false // checkTLVs hasn't checked the TLVs inside a TLV
 		}
 		if tlvs[0] == kind {
 			return tlvs[tlvHeader:end], true
@@ -255,13 +254,13 @@ func find(tlvs string, kind byte) (value string, ok bool) {
 	return "", false
 }
 
-// Authority returns the host name that the client has asked for by TLS (SNI), "" if none.
+// Authority returns the server name that the client sent in its TLS handshake (SNI), or "" if there is none.
 func (h *Header) Authority() string { return h.text(typeAuthority) }
 
-// ALPN returns the protocol that the client and the proxy have agreed on, "" if none.
+// ALPN returns the protocol that the client and the proxy have negotiated, or "" if there is none.
 func (h *Header) ALPN() string { return h.text(typeALPN) }
 
-// UniqueID returns the connection's ID, "" if none.
+// UniqueID returns the connection's ID, or "" if there is none.
 func (h *Header) UniqueID() string { return h.text(typeUniqueID) }
 
 func (h *Header) text(kind byte) string {
@@ -269,22 +268,22 @@ func (h *Header) text(kind byte) string {
 	return value
 }
 
-// TLS is what a header says about TLS between the client and the proxy.
+// TLS describes the TLS connection between the client and the proxy.
 type TLS struct {
 	// Verified says that the client has shown a certificate, in this connection or an earlier one of the session, and the proxy has
 	// verified it.
 	Verified bool
-	// Version and Cipher are names such as "TLSv1.3", CommonName is the client certificate's; "" if the header doesn't say.
+	// Version and Cipher are names such as "TLSv1.3". CommonName is the client certificate's. Each is "" if the header doesn't contain it.
 	Version, Cipher, CommonName string
 }
 
-// TLS reports whether the client has used TLS, and returns what the header says about it.
+// TLS reports whether the client has connected to the proxy over TLS, and returns the details that the header contains.
 func (h *Header) TLS() (t TLS, ok bool) {
 	value, ok := h.TLV(typeTLS)
 	if !ok || len(value) < 5 || value[0]&1 == 0 {
 		return TLS{}, false
 	}
-	const shown = 0x02 | 0x04 // on this connection, or on another one of the session
+	const shown = 0x02 | 0x04 // the client certificate was shown on this connection, or on another one of the TLS session
 	t.Verified = value[0]&shown != 0 && value[1:5] == "\x00\x00\x00\x00"
 	sub := value[5:]
 	t.Version, _ = find(sub, 0x21)

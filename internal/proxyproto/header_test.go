@@ -64,7 +64,7 @@ func init() {
 	valid["TCP6, longest"] = longest
 }
 
-// Each header is parsed when it is complete, whatever follows. Until then the parser asks for more.
+// Each header is parsed once it is complete, whatever bytes follow. Until then Parse returns size 0.
 func TestValid(t *testing.T) {
 	for name, test := range valid {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestTLVs(t *testing.T) {
 	}
 }
 
-// Whatever the bytes are, a header is found at one size or refused, its parts can be read, and the bytes that follow it don't matter.
+// For any bytes, Parse either finds a header of one size or refuses it. The parts of the header can be read, and bytes after it don't matter.
 func FuzzParse(f *testing.F) {
 	for _, test := range valid {
 		f.Add([]byte(test.header))

@@ -2,5 +2,5 @@
 
 package race
 
-// goroutine returns the address where the runtime keeps the goroutine. No other goroutine has this address before this one ends.
+// goroutine returns the address of the runtime's g of the calling goroutine. No other goroutine has this address before this goroutine ends.
 func goroutine() uintptr

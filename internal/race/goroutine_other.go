@@ -2,5 +2,5 @@
 
 package race
 
-// goroutine returns 0: goroutines can't be told apart, so ranks aren't checked.
+// goroutine returns 0: on this platform goroutines can't be told apart, so ranks aren't checked.
 func goroutine() uintptr { return 0 }

@@ -7,8 +7,8 @@ import "sync"
 // Enabled says whether this is a build with the race detector.
 const Enabled = false
 
-// Mutex is a sync.Mutex with a rank. A function whose caller must hold it asserts that. Builds with the race detector check the assertion, and
-// where they can tell goroutines apart also the rank.
+// Mutex is a sync.Mutex with a rank. A function whose caller must hold the mutex calls AssertHeld. Builds with the race detector check this
+// assertion. On platforms where goroutines can be told apart, they also check the rank.
 type Mutex[R Rank] struct{ sync.Mutex }
 
 // AssertHeld does nothing.

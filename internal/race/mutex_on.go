@@ -13,14 +13,14 @@ import (
 // Enabled says whether this is a build with the race detector.
 const Enabled = true
 
-// Mutex is a sync.Mutex with a rank. A function whose caller must hold it asserts that.
+// Mutex is a sync.Mutex with a rank. A function whose caller must hold the mutex calls AssertHeld.
 type Mutex[R Rank] struct {
 	sync.Mutex
 	other Rank // nil: R; immutable
 }
 
-// AssertHeld panics if the mutex is free. It doesn't check who holds the mutex: if another goroutine does, the race detector reports the
-// fields that the caller touches.
+// AssertHeld panics if the mutex is free. It doesn't check which goroutine holds the mutex: if it is another one, the race detector reports the
+// guarded fields that the caller accesses.
 func (m *Mutex[R]) AssertHeld() {
 	if m.Mutex.TryLock() {
 		m.Mutex.Unlock()
@@ -39,7 +39,7 @@ func (m *Mutex[R]) rank() Rank {
 	return r
 }
 
-// Lock is sync.Mutex's. It panics if the goroutine holds a lock of the same rank, or of a later one.
+// Lock locks the mutex. It panics if the goroutine already holds a lock of the same or a later rank.
 func (m *Mutex[R]) Lock() {
 	rank := m.rank()
 	if held := take(unsafe.Pointer(m), rank, true); held != nil {
@@ -48,7 +48,7 @@ func (m *Mutex[R]) Lock() {
 	m.Mutex.Lock()
 }
 
-// TryLock is sync.Mutex's. It never waits, so a goroutine may call it whatever it holds.
+// TryLock tries to lock the mutex. It never waits, so a goroutine may call it whatever locks it holds.
 func (m *Mutex[R]) TryLock() bool {
 	if !m.Mutex.TryLock() {
 		return false
@@ -57,13 +57,13 @@ func (m *Mutex[R]) TryLock() bool {
 	return true
 }
 
-// Unlock is sync.Mutex's.
+// Unlock unlocks the mutex.
 func (m *Mutex[R]) Unlock() {
 	leave(unsafe.Pointer(m), m.rank())
 	m.Mutex.Unlock()
 }
 
-// holder has the ranked locks that a goroutine holds, in no order.
+// holder lists the ranked locks that a goroutine holds, in no particular order.
 type holder struct {
 	goroutine atomic.Uintptr // 0: the holder is free
 	locks     [8]struct {
@@ -73,17 +73,17 @@ type holder struct {
 	n int
 }
 
-// holders has a holder for each goroutine that holds a lock. A goroutine claims one of the holdersTried holders that follow the place to
-// which its address leads.
+// holders has a holder for each goroutine that holds a lock. A goroutine's address determines a range of holdersTried holders. The goroutine claims a
+// free one in this range.
 var holders [1<<14 + holdersTried]holder
 
 const holdersTried = 64
 
-// The functions below are hidden from the race detector. Otherwise it would miss races, because their atomic operations order goroutines
-// that aren't ordered in other builds. Only the goroutine that has claimed a holder uses it.
+// The functions below are hidden from the race detector. Otherwise it would miss races, because their atomic operations synchronise goroutines that
+// aren't synchronised in other builds. Only the goroutine that has claimed a holder accesses its other fields.
 
-// take records that the goroutine is about to hold a lock. If a lock that the goroutine already holds forbids that, take returns the held
-// lock's rank.
+// take records that the goroutine is about to hold a lock. If the goroutine already holds a lock under which it may not take this one, take returns
+// the rank of the held lock.
 //
 //go:norace
 func take(mutex unsafe.Pointer, rank Rank, ordered bool) (held Rank) {
@@ -129,7 +129,7 @@ func leave(mutex unsafe.Pointer, rank Rank) {
 	panic("filo: a goroutine unlocks what it hasn't locked")
 }
 
-// holderOf returns the goroutine's holder. If there is none it claims one, or returns nil.
+// holderOf returns the goroutine's holder. If there is none, it claims one if claims is set, and otherwise returns nil.
 //
 //go:norace
 func holderOf(goroutine uintptr, claims bool) *holder {

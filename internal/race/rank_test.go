@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// panicOf returns the message of f's panic, "" for none.
+// panicOf returns the message with which f panics, or "" if f doesn't panic.
 func panicOf(f func()) (message string) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -51,12 +51,12 @@ func TestRanks(t *testing.T) {
 		if allowed := message == ""; allowed != test.allowed {
 			t.Errorf("%s: %q", test.what, message)
 		}
-		// The panic has left nothing behind.
+		// The panic has left no lock recorded.
 		if message := panicOf(nested(&stream, &conns)); message != "" {
 			t.Errorf("after %s: %q", test.what, message)
 		}
 	}
-	// Locks of one rank may follow each other, and other goroutines have locks of their own.
+	// A goroutine may take locks of the same rank one after the other, and the locks of other goroutines don't matter.
 	loop.Lock()
 	done := make(chan string)
 	go func() { done <- panicOf(nested(&conns, &otherLoop)) }()

@@ -2,17 +2,17 @@ package race
 
 import "fmt"
 
-// State is a state of something that goes from one state to the next. Its type says which states may follow which.
+// State is a state of a state machine. Each type that implements it says which states may follow which.
 type State interface {
 	~uint8
-	// Next returns the states that may follow, a bit for each.
+	// Next returns a set of bits: bit i is set if state i may follow.
 	Next() uint8
 }
 
-// Builds with the race detector call Entered for each step, if a test has set it.
+// Entered is called for each step in builds with the race detector, if a test has set it.
 var Entered func(from, to any)
 
-// Enter sets the state to next. Builds with the race detector panic if next may not follow.
+// Enter sets the state to next. In builds with the race detector it panics if next may not follow *state.
 func Enter[S State](state *S, next S) {
 	if Enabled {
 		if (*state).Next()>>next&1 == 0 {

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// light is a type of states: red, green and amber follow one another.
+// light is a State of a traffic light: red, green and amber follow one another.
 type light uint8
 
 func (s light) Next() uint8 { return 1 << ((s + 1) % 3) }
 
-// A step that the type doesn't allow panics, in builds with the race detector, and leaves the state as it was.
+// In builds with the race detector, Enter panics for a step that the type doesn't allow, and doesn't change the state.
 func TestEnter(t *testing.T) {
 	var entered []string
 	Entered = func(from, to any) { entered = append(entered, fmt.Sprint(from, to)) }

@@ -1,4 +1,5 @@
-// Package refusals logs requests that are refused because there are too many requests, and therefore too many to log each.
+// Package refusals logs that requests are refused because there are too many. It logs their number, since there are also too many to log each of
+// them.
 package refusals
 
 import (
@@ -11,14 +12,15 @@ import (
 // every is the minimum time between two records of a Log.
 const every = 10 * time.Second
 
-// Log writes a record for the first refusal and then, as long as requests are refused, a record with their number every ten seconds. The
-// errors of such requests wrap filo.ErrBusy, so the server doesn't log them. The zero value is ready to use.
+// Log writes a record for the first refusal. As long as requests are refused, it then writes a record with their number every ten seconds. The errors
+// of refused requests wrap filo.ErrBusy, so the server itself doesn't log them. The zero value is ready to use.
 type Log struct {
-	refused atomic.Int64 // requests since the last record of them
+	refused atomic.Int64 // refusals since the last record
 	logged  atomic.Int64 // the time of that record, in nanoseconds since 1970
 }
 
-// Note counts a refusal. The record, if one is due, has the message, the number of requests as "refused", and the attributes.
+// Note counts a refusal, and logs a record if ten seconds have passed since the last one. The record has the message, the number of refusals as
+// "refused", and the attributes.
 func (l *Log) Note(c *filo.Ctx, message string, attributes ...any) {
 	l.refused.Add(1)
 	now, last := time.Now().UnixNano(), l.logged.Load()

@@ -1,4 +1,4 @@
-// Package replay keeps responses in order to send them again: a cache's responses, and the answers to requests that clients repeat.
+// Package replay records responses in order to send them again: for a cache, and for clients that repeat a request.
 package replay
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Answer is a response that was kept in order to be sent again. From when it is shared it is never changed.
+// Answer is a recorded response. Once several goroutines share it, it doesn't change.
 type Answer struct {
 	Status int
 	fields []Field
@@ -20,8 +20,8 @@ type Answer struct {
 // Field is a header field of a response.
 type Field struct{ name, value string }
 
-// Record copies the response, if it is complete: its status, its body, and those of its fields that weren't there before, in outer. Fields
-// about the connection or the moment are left out.
+// Record copies the response if it is complete: its status, its body, and those of its fields that aren't in outer, the fields that were set before.
+// It leaves out fields that describe the connection or a single message.
 func Record(c *filo.Ctx, outer []Field) (*Answer, bool) {
 	body, ok := c.Response.WholeBody()
 	if !ok || c.Response.Trailer.Len() > 0 {
@@ -36,7 +36,7 @@ func Record(c *filo.Ctx, outer []Field) (*Answer, bool) {
 	return r, true
 }
 
-// Get returns the value of a field's first line, "" if there is none.
+// Get returns the value of the first field with the name, or "" if there is none.
 func (r *Answer) Get(name string) string {
 	for _, f := range r.fields {
 		if strings.EqualFold(f.name, name) {
@@ -46,7 +46,7 @@ func (r *Answer) Get(name string) string {
 	return ""
 }
 
-// AddField adds a field to an answer that nobody shares yet.
+// AddField adds a field to an answer that isn't shared yet.
 func (r *Answer) AddField(name, value string) { r.fields = append(r.fields, Field{name, value}) }
 
 // Fields copies the response's fields.
@@ -95,14 +95,14 @@ func Restore(c *filo.Ctx, outer []Field) {
 	}
 }
 
-// Refresh makes r the response to a request that was answered with 304, which says that r is still current. The fields of the 304 replace
+// Refresh replaces a 304 response with r. The 304 says that r is still current. The fields of the 304 replace
 // those of r, except Vary and the fields that describe the body (RFC 9111, section 3.2).
 func (r *Answer) Refresh(c *filo.Ctx, outer []Field) {
 	newer := Fields(c)
 	Restore(c, outer)
 	r.Give(c)
 	h := &c.Response.Header
-	h.Del("Age") // the response is as new as the 304
+	h.Del("Age") // the age of the response begins anew with the 304
 	h.Del("Date")
 	for i, f := range newer {
 		switch {
@@ -122,7 +122,7 @@ func (f Field) named(name string) bool { return strings.EqualFold(f.name, name) 
 // Len returns the length of the body.
 func (r *Answer) Len() int { return len(r.body) }
 
-// Size returns about how much memory r takes.
+// Size returns about how much memory r occupies, in bytes.
 func (r *Answer) Size() int {
 	size := 256 + len(r.body)
 	for _, f := range r.fields {
@@ -131,7 +131,7 @@ func (r *Answer) Size() int {
 	return size
 }
 
-// AppendTo appends r for a store of bytes; Parse reads it.
+// AppendTo appends an encoding of r for a store of bytes. Parse decodes it.
 func (r *Answer) AppendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(r.Status))
 	dst = binary.AppendUvarint(dst, uint64(len(r.fields)))
@@ -147,7 +147,7 @@ func appendString(dst []byte, s string) []byte {
 
 var errNotKept = errors.New("the store has returned a malformed response")
 
-// Parse reads what AppendTo has written. The body is borrowed from b.
+// Parse decodes an answer that AppendTo has encoded. The body is borrowed from b.
 func Parse(b []byte) (*Answer, error) {
 	status, b, ok := takeUvarint(b, 599)
 	count, b, more := takeUvarint(b, len(b))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A response that was kept as bytes is the same when it is read, and no beginning of the bytes is read as a response.
+// Parse decodes the same response that AppendTo has encoded, and fails for truncated bytes.
 func TestBytes(t *testing.T) {
 	for why, r := range map[string]*Answer{
 		"all of it":      {Status: 201, fields: []Field{{"A", "b"}, {"A", ""}, {"Long", string(make([]byte, 300))}}, body: []byte("body")},

@@ -1,5 +1,5 @@
-// Package requestctx has a request's context, which costs little as long as nobody asks for its end. It doesn't know requests: the server
-// tells it when the client may be watched, and gives it a Watcher that does so.
+// Package requestctx has the context of a request, which costs little as long as no code asks for its end. The package doesn't access requests: the
+// server tells the context when the client may be watched, and provides a Watcher that does so.
 package requestctx
 
 import (
@@ -13,16 +13,15 @@ import (
 	"github.com/filohttp/filo/internal/requestlog"
 )
 
-// ErrClientGone is the cause of a context that ended because the client left.
+// ErrClientGone is the cause with which a context ends because the client left.
 var ErrClientGone = errors.New("filo: client closed the connection")
 
 // Watcher watches a client while a handler runs.
 type Watcher interface {
-	// StartWatch begins to watch the client, until EndWatch: the context is cancelled when the client leaves. It reports what the client is
-	// already known to have done: it has closed its sending side (half), or is gone. Any goroutine may call StartWatch, holding the
-	// context's mu.
+	// StartWatch begins to watch the client, until EndWatch, and cancels the context when the client leaves. It reports half if the client has
+	// already closed its sending side, and gone if the client has already left. Any goroutine that holds the context's mu may call StartWatch.
 	StartWatch(r *Context) (half, gone bool)
-	// EndWatch undoes StartWatch, if it was called, and the preparation for it. Nobody calls StartWatch at the same time or afterwards.
+	// EndWatch undoes StartWatch, if that was called, and the preparation for the watch. No goroutine calls StartWatch during EndWatch or afterwards.
 	EndWatch()
 }
 
@@ -30,7 +29,8 @@ type Watcher interface {
 // nothing that could end the context until code asks for its end: by Done, by Err, or by deriving a context that can end. That arms
 // the context.
 //
-// Any goroutine may arm it at any time, although the connection belongs to the goroutine that runs the handler, its owner:
+// Any goroutine may arm the context at any time, although the connection belongs to its owner, the goroutine that runs the handler. These rules make
+// that safe:
 //
 //   - While watcher is set, only a watch for the client may read the connection. The owner sets watcher when the whole body has arrived
 //     (Watch), and clears it before it reads the connection itself, gives it away or ends the request (Unwatch).
@@ -38,9 +38,9 @@ type Watcher interface {
 //     starts the watch when it sets watcher. A watch does only what is safe while the handler writes.
 //   - The owner clears watcher under mu, and then stops the watch if one was started. So while a goroutine holds mu and watcher is set,
 //     the connection and its descriptor stay open.
-//   - A request that ends sets cause. A context that is armed later has ended already, with that cause.
+//   - When the request ends, cause is set. A context that is armed later has already ended, with that cause.
 type Context struct {
-	base context.Context // the server's: it ends when the server gives its requests up; immutable
+	base context.Context // the server's context, which ends when the server aborts its requests; immutable
 	// outer provides the values of this context. When outer ends, this context ends. outer comes from Server.ConnContext or, if
 	// carried is set, from a Transport; nil if there is none. Immutable.
 	outer         context.Context
@@ -49,25 +49,24 @@ type Context struct {
 	end atomic.Pointer[armed]
 	// log holds the attributes that a handler of package requestlog adds to log records; nil if there are none.
 	log atomic.Pointer[requestlog.Attributes]
-	// writes counts the beginnings and the ends of writes to the client, so it is odd during one: see ClientEnded.
+	// writes counts the beginnings and the ends of writes to the client, so it is odd during a write: see ClientEnded.
 	writes  atomic.Uint32
 	carried bool // another server received the request; immutable
 	watched bool // the client is watched; guarded by mu
 
 	mu race.Mutex[race.OfContext]
-	// watcher is set while the client may be watched. It is changed only by the owner, which may therefore read it without mu.
+	// watcher is set while the client may be watched. Only the owner changes it, so the owner may read it without mu.
 	watcher  Watcher
 	deadline time.Time   // the zero time is none; guarded by mu, and fixed when the context is armed
-	cause    error       // why the context ended before it was armed, context.Canceled at the request's end; guarded by mu
-	leaving  *time.Timer // the grace period after an early half-close; nil without one; guarded by mu
+	cause    error       // why the context ended before it was armed; context.Canceled once the request has ended; guarded by mu
+	leaving  *time.Timer // the timer of the grace period after an early half-close, nil if there is none; guarded by mu
 	// leaveOuter stops following outer; nil if outer can't end; guarded by mu.
 	leaveOuter func() bool
 	// WatchedSince is when the connection's loop began to watch the client.
 	WatchedSince clock.Atomic[clock.Nanos]
 }
 
-// armed is what a context gets when somebody first waits for its end: a context of the standard library, and the functions that end that one.
-// It is immutable.
+// armed is the state of an armed context: a context of the standard library, and the functions that end it. It is immutable.
 type armed struct {
 	context.Context
 	cancel    context.CancelCauseFunc
@@ -83,8 +82,8 @@ func New(base, outer context.Context, carried bool) *Context {
 	return r
 }
 
-// SetDeadline sets the deadline, unless the outer context's is earlier; the zero time is none. It reports false if the context is armed, since
-// its deadline is then fixed.
+// SetDeadline sets the deadline, or the outer context's if that is earlier. The zero time means no deadline. SetDeadline reports false if the context
+// is armed, since the deadline is then fixed.
 func (r *Context) SetDeadline(deadline time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +94,7 @@ func (r *Context) SetDeadline(deadline time.Time) bool {
 	return true
 }
 
-// Earlier returns the earlier of two deadlines; the zero time is none.
+// Earlier returns the earlier of two deadlines. The zero time means no deadline.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -122,7 +121,7 @@ func (r *Context) Done() <-chan struct{} { return r.arm().Done() }
 // Err implements context.Context.
 func (r *Context) Err() error { return r.arm().Err() }
 
-// Value implements context.Context. Package context looks up causeKey to find what ends the context: the armed context, not outer.
+// Value implements context.Context. Package context looks up causeKey to find the context that ends this one. That is the armed context, not outer.
 func (r *Context) Value(key any) any {
 	if key == causeKey {
 		return r.arm().Value(key)
@@ -138,15 +137,15 @@ func (r *Context) Value(key any) any {
 	return nil
 }
 
-// causeKey is the key with which package context looks for what ends a context, and why. Package context doesn't export the key, so
-// keyRecorder finds it out.
+// causeKey is the key with which package context finds the cancellable context inside another one, and its cause. Package context doesn't export the
+// key, so keyRecorder records it.
 var causeKey = func() any {
 	var asked keyRecorder
 	context.Cause(&asked)
 	return asked.key
 }()
 
-// keyRecorder is a context that has ended, and records the key that it is asked for.
+// keyRecorder is a context that has ended, and records the key with which Value is called.
 type keyRecorder struct {
 	context.Context
 	key any
@@ -183,11 +182,11 @@ func (r *Context) arm() *armed {
 	return e
 }
 
-// newEndLocked makes the armed context, which has ended already if there is a cause.
+// newEndLocked creates the armed context, which has already ended if cause is set.
 func (r *Context) newEndLocked() *armed {
 	r.mu.AssertHeld()
 	e, parent := new(armed), context.Background()
-	if r.cause != context.Canceled { // the request isn't over
+	if r.cause != context.Canceled { // the request hasn't ended
 		parent = r.base
 		if !r.deadline.IsZero() {
 			parent, e.stopTimer = context.WithDeadline(parent, r.deadline)
@@ -199,7 +198,7 @@ func (r *Context) newEndLocked() *armed {
 	return e
 }
 
-// followOuter makes the context end when outer ends. outer may be user code, so the caller doesn't hold mu.
+// followOuter makes the context end when outer ends. outer may be the program's code, so the caller must not hold mu.
 func (r *Context) followOuter(e *armed) {
 	outer := r.outer
 	if outer == nil || outer.Done() == nil {
@@ -207,7 +206,7 @@ func (r *Context) followOuter(e *armed) {
 	}
 	end := func() {
 		switch {
-		case errors.Is(outer.Err(), context.DeadlineExceeded): // the context has outer's deadline, too
+		case errors.Is(outer.Err(), context.DeadlineExceeded): // nothing to do: the context has the same deadline
 		case r.carried:
 			e.cancel(ErrClientGone)
 		default:
@@ -216,7 +215,7 @@ func (r *Context) followOuter(e *armed) {
 	}
 	leave := context.AfterFunc(outer, end)
 	if outer.Err() != nil {
-		end() // now: AfterFunc's goroutine may run later
+		end() // end the context now, since the goroutine of AfterFunc may run later
 	}
 	r.mu.Lock()
 	over := r.cause != nil
@@ -229,7 +228,7 @@ func (r *Context) followOuter(e *armed) {
 	}
 }
 
-// Watch lets the client be watched, until Unwatch. Only the owner calls it, and not while IsWatchable.
+// Watch allows the context to watch the client, until Unwatch. Only the owner may call it, and only if IsWatchable is false.
 func (r *Context) Watch(watcher Watcher) {
 	var half, gone bool
 	r.mu.Lock()
@@ -242,10 +241,10 @@ func (r *Context) Watch(watcher Watcher) {
 	r.clientFound(half, gone)
 }
 
-// IsWatchable reports whether the client may be watched now. Only the owner calls it.
+// IsWatchable reports whether the client may be watched now. Only the owner may call it.
 func (r *Context) IsWatchable() bool { return r.watcher != nil }
 
-// Unwatch ends the watch, so that the owner can read the connection again. The context doesn't end.
+// Unwatch ends the watch, so that the owner can read the connection again. It doesn't end the context.
 func (r *Context) Unwatch() {
 	if r.watcher == nil {
 		return
@@ -271,8 +270,8 @@ func (r *Context) clientFound(half, gone bool) {
 	}
 }
 
-// Cancel ends the context, unless it is armed and its deadline has passed: then its timer is due, and a client that leaves because it has the
-// answer of a time-out doesn't change why the context has ended.
+// Cancel ends the context, unless it is armed and its deadline has passed. Then the deadline's timer ends it. A client that leaves after the answer
+// of a time-out must not change the reason for which the context has ended.
 func (r *Context) Cancel(cause error) {
 	r.mu.Lock()
 	e := r.end.Load()
@@ -289,7 +288,8 @@ func (r *Context) Cancel(cause error) {
 // ClientGone ends the context because the client has left. It implements http2conn.Watcher.
 func (r *Context) ClientGone() { r.Cancel(ErrClientGone) }
 
-// EndedBy returns why the context has ended, nil if it hasn't or nobody has asked for its end.
+// EndedBy returns the cause with which the context has ended, or nil if it hasn't ended. A context that isn't armed doesn't notice the end of its
+// deadline or of outer.
 func (r *Context) EndedBy() error {
 	r.mu.Lock()
 	e, cause := r.end.Load(), r.cause
@@ -300,7 +300,7 @@ func (r *Context) EndedBy() error {
 	return cause
 }
 
-// Finish ends the context with its request. It returns why the context has ended: context.Canceled, unless it ended before.
+// Finish ends the context at the end of its request. It returns the cause: context.Canceled, or an earlier cause if the context had ended before.
 func (r *Context) Finish() (cause error) {
 	r.mu.Lock()
 	e, leave := r.end.Load(), r.leaveOuter
@@ -324,18 +324,18 @@ func (r *Context) Finish() (cause error) {
 }
 
 const (
-	// HalfCloseTime is how long after the watch's beginning a half-close still counts as early: sent with the request, though in a
-	// packet of its own.
+	// HalfCloseTime is how long after the watch's beginning a half-close still counts as early: the client sent it together with the request, but it
+	// arrived in a separate packet.
 	HalfCloseTime = 20 * time.Millisecond
 	// halfCloseGrace is how long the context lasts after an early half-close. A client that waits for its answer and one that has left
 	// look the same until the server sends something.
 	halfCloseGrace = 5 * time.Second
 )
 
-// ClientEnded handles a client that sends nothing more. Normally such a client has left, and the context ends. But after an early
-// half-close the client may be waiting for its answer. The context then ends after the grace period, unless a write began meanwhile:
-// a client that has left answers such a write with a reset. A write that began before the half-close proves nothing when it completes,
-// since the client may have taken its bytes and left.
+// ClientEnded handles a client that has closed its sending side. Normally such a client has left, and the context ends. But after an early half-close
+// the client may be waiting for its answer. Then the context ends after the grace period, unless a write begins during that time: if the client has
+// left, it answers the write with a reset, which ends the context. A write that began before the half-close proves nothing when it completes, since
+// the client may have received its bytes and then left.
 func (r *Context) ClientEnded(early bool) {
 	r.mu.Lock()
 	if !r.watched || r.leaving != nil {
@@ -350,7 +350,7 @@ func (r *Context) ClientEnded(early bool) {
 			left := r.leaving == timer && r.writesBegun() == begun
 			if left && r.writes.Load()%2 != 0 {
 				left = false
-				timer.Reset(halfCloseGrace) // a write that began before is still in progress
+				timer.Reset(halfCloseGrace) // a write that began before the half-close is still in progress
 			}
 			r.mu.Unlock()
 			if left {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// armings are uses of a context, each with whether it needs the context's end.
+// armings lists uses of a context, and whether each arms the context.
 var armings = []struct {
 	name string
 	use  func(ctx context.Context)
@@ -28,7 +28,7 @@ var armings = []struct {
 	{"AfterFunc", func(ctx context.Context) { context.AfterFunc(ctx, func() {})() }, true},
 }
 
-// "The context costs one small allocation until someone asks for its end: by Done, Err, or a derived context that can end."
+// The context is armed when code asks for its end, by Done, by Err, or by deriving a context that can end, and not before.
 func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
 	for _, use := range armings {
 		r, w := New(context.Background(), nil, false), new(testWatcher)
@@ -45,7 +45,7 @@ func TestContextIsArmedWhenItsEndIsAskedFor(t *testing.T) {
 	}
 }
 
-// testWatcher is a watcher with fixed results: whether it watches, and what it finds when it begins to.
+// testWatcher is a Watcher whose StartWatch returns half and gone. watches says whether the watch is on.
 type testWatcher struct{ watches, half, gone bool }
 
 func (w *testWatcher) StartWatch(*Context) (half, gone bool) {
@@ -55,13 +55,13 @@ func (w *testWatcher) StartWatch(*Context) (half, gone bool) {
 
 func (w *testWatcher) EndWatch() { w.watches = false }
 
-// A client that leaves at the deadline doesn't change why the context ends, whichever of the two the program learns first.
+// A client that leaves at the deadline doesn't change the cause with which the context ends, whichever of the two events is handled first.
 func TestClientThatLeavesAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			r := New(context.Background(), nil, false)
 			deadline := time.Now().Add(time.Second)
-			for range 8 { // they are due at the same time as the deadline, and some before it
+			for range 8 { // these timers fire at the same time as the deadline's, some before it
 				time.AfterFunc(time.Second, r.ClientGone)
 			}
 			r.SetDeadline(deadline)
@@ -75,7 +75,7 @@ func TestClientThatLeavesAtTheDeadline(t *testing.T) {
 	})
 }
 
-// A context that is armed first and then watched ends like one that is watched first.
+// If the client is gone, a context ends the same way whether it is armed or watched first.
 func TestClientThatIsGone(t *testing.T) {
 	for _, armedFirst := range []bool{false, true} {
 		r := New(context.Background(), nil, false)
@@ -90,7 +90,7 @@ func TestClientThatIsGone(t *testing.T) {
 	}
 }
 
-// A context whose end is asked for after its request has ended is done at once. The deadline is fixed once the end was asked for.
+// A context that is armed after its request has ended is done at once. Arming fixes the deadline.
 func TestEndedBefore(t *testing.T) {
 	r := New(context.Background(), nil, false)
 	if !r.SetDeadline(time.Now().Add(time.Hour)) {
@@ -119,14 +119,14 @@ func TestOuterContextEnds(t *testing.T) {
 	}
 }
 
-// A client may leave because of the bytes that a write has brought it, before that write returns. So the end of a write that began before
-// the client's end doesn't show that the client still reads.
+// A client may receive the bytes of a write, and leave before that write returns. So if a write began before the client closed its sending side, the
+// write's completion doesn't show that the client still reads.
 func TestContextOfAClientThatLeavesDuringAWrite(t *testing.T) {
 	tests := []struct {
 		name   string
-		before int           // beginnings and ends of writes before the client's end
-		during []int         // the same after the client's end, in each second
-		ends   time.Duration // when the context ends; 0: not
+		before int           // beginnings and ends of writes before the client closes its sending side
+		during []int         // beginnings and ends of writes in each second after that
+		ends   time.Duration // when the context ends; 0: it doesn't end
 	}{
 		{"no write", 0, nil, 5 * time.Second},
 		{"a write before", 2, nil, 5 * time.Second},

@@ -1,5 +1,5 @@
-// Package requestlog adds the attributes of a request to the records that are logged in its context. It knows contexts and records alone:
-// the server of a request puts its attributes under Key.
+// Package requestlog adds the attributes of a request to the log records that are logged with the request's context. It doesn't access requests: the
+// server stores the attributes in the context under Key.
 package requestlog
 
 import (
@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// used is set once there is a handler: programs that have none don't pay for attributes in contexts.
+// used is set when the first handler is created. Programs without a handler don't pay for attributes in contexts.
 var used atomic.Bool
 
 // IsUsed reports whether there is a handler, so that contexts must have attributes.
@@ -18,10 +18,10 @@ func IsUsed() bool { return used.Load() }
 // Key is the key of an *Attributes in contexts.
 type Key struct{}
 
-// Attributes are what a handler adds to records. They are immutable, and nothing in them is borrowed.
+// Attributes are the attributes that a handler adds to records. They are immutable, and refer to no borrowed memory.
 type Attributes struct {
 	List []slog.Attr
-	// Route and Added say what the list was made from. When there is more, it is made anew.
+	// Route and Added say from which route and how many added attributes List was made. When either changes, the server makes a new List.
 	Route string
 	Added int
 }
@@ -35,8 +35,8 @@ func NewHandler(next slog.Handler) slog.Handler {
 // handler is immutable.
 type handler struct {
 	next slog.Handler
-	// outside is next as it was before the first group, nil if there is none. inside are the calls since then, which are repeated for a
-	// record with attributes of a request, since these attributes don't belong to the group.
+	// outside is next as it was before the first WithGroup, or nil if there was none. inside has that call and the later ones. Handle repeats them
+	// after it has added a request's attributes to outside, since these attributes don't belong to the group.
 	outside slog.Handler
 	inside  []func(slog.Handler) slog.Handler
 	known   []string // the names of attributes outside of groups
@@ -65,7 +65,7 @@ func (h *handler) Handle(ctx context.Context, record slog.Record) error {
 	return next.Handle(ctx, record)
 }
 
-// missing returns the attributes of the context's request that the record won't have otherwise.
+// missing returns the attributes of the context's request that the record doesn't have already.
 func (h *handler) missing(ctx context.Context, record slog.Record) []slog.Attr {
 	request, _ := ctx.Value(Key{}).(*Attributes)
 	if request == nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A record gets the request's attributes outside the logger's groups, except for those that the record or its logger has already.
+// The handler adds the request's attributes outside the logger's groups, except for those that the record or its logger already has.
 func TestHandler(t *testing.T) {
 	request := context.WithValue(context.Background(), Key{}, &Attributes{List: []slog.Attr{slog.String("route", "/a"), slog.Int("id", 7)}})
 	for _, test := range []struct {

@@ -1,5 +1,5 @@
-// Package running records which requests the goroutines of a server handle, so that other goroutines can ask. A connection is only a value
-// to it.
+// Package running records which request each goroutine of a server handles, for other goroutines to read. The package stores connections, but doesn't
+// use them.
 package running
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// State says what a request does: see filo.RunningState.
+// State says what happens with a request: see filo.RunningState.
 type State uint8
 
 // The states.
@@ -29,7 +29,7 @@ type Set[C any] struct {
 	first *Record[C] // of a doubly linked list; guarded by mu
 }
 
-// Record says which request a goroutine handles, for others. The nil record records nothing.
+// Record says which request a goroutine handles. Other goroutines read it. A nil Record ignores all calls.
 type Record[C any] struct {
 	on atomic.Bool // there is a request; set under mu
 
@@ -38,13 +38,13 @@ type Record[C any] struct {
 	class  *class.Class   // nil if it isn't known; guarded by mu
 	conn   *C             // nil if another server has received the request; guarded by mu
 	client netip.AddrPort // if conn is nil; guarded by mu
-	state  State          // what the connection's own state doesn't say; guarded by mu
+	state  State          // what the connection's own state doesn't show; guarded by mu
 
-	next, previous *Record[C] // in the set; guarded by its mu
-	member         bool       // it is in the set; guarded by its mu
+	next, previous *Record[C] // in the set's list; guarded by the set's mu
+	member         bool       // the record is in the set; guarded by the set's mu
 }
 
-// Add adds the record of a goroutine that is about to handle requests. A nil set ignores the record.
+// Add adds the record of a goroutine that is about to handle requests. A nil Set does nothing.
 func (s *Set[C]) Add(r *Record[C]) {
 	if s == nil {
 		return
@@ -57,7 +57,7 @@ func (s *Set[C]) Add(r *Record[C]) {
 	s.first, r.member = r, true
 }
 
-// Remove undoes Add, and does nothing a second time.
+// Remove undoes Add. A second call does nothing.
 func (s *Set[C]) Remove(r *Record[C]) {
 	if s == nil {
 		return
@@ -92,7 +92,7 @@ func (s *Set[C]) All() []*Record[C] {
 	return all
 }
 
-// Begin records a request, or updates the record of a request that was recorded before. class is nil if it isn't known.
+// Begin records a request, or updates the record if Begin was already called for this request. class is nil if it isn't known.
 func (r *Record[C]) Begin(now clock.Time, class *class.Class, c *C, state State) {
 	if r == nil {
 		return
@@ -149,7 +149,7 @@ type Request[C any] struct {
 	Age    time.Duration
 }
 
-// Look returns the request. It reports false if the request has ended.
+// Look returns the recorded request. It reports false if there is none, because the request has ended.
 func (r *Record[C]) Look(now clock.Time) (request Request[C], ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ func TestRecord(t *testing.T) {
 	first.Is(Reading) // there is no request yet
 	start, owner, route := clock.Time(time.Hour), new(conn), &class.Class{Name: "GET /"}
 	first.Begin(start, nil, owner, Handler)
-	first.Begin(start.Add(time.Second), route, owner, Reading) // now more is known of the request
+	first.Begin(start.Add(time.Second), route, owner, Reading) // now the request's class is known
 	request, ok := first.Look(start.Add(3 * time.Second))
 	if want := (Request[conn]{Name: "GET /", State: Reading, Conn: owner, Age: 3 * time.Second}); !ok || request != want {
 		t.Errorf("%+v, %t", request, ok)

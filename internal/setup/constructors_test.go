@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/templates"
 )
 
-// All constructors with optional options accept them once, and panic with a message that says so if they are given twice.
+// Each constructor with optional options accepts one options value, and panics if it gets two.
 func TestConstructors(t *testing.T) {
 	files := fstest.MapFS{}
 	for name, twice := range map[string]func(){

@@ -1,4 +1,5 @@
-// Package setup checks the arguments of constructors. Wrong arguments panic when a server is set up, so a server that starts has none.
+// Package setup checks the arguments of constructors. Constructors panic on wrong arguments, so a mistake shows when the server is set up and not
+// when it serves.
 package setup
 
 import (
@@ -7,8 +8,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// One returns the options that a constructor has received as its last, variadic argument: the zero value if there are none. It panics if
-// there are two, with a message that begins with the constructor, such as "cache: New".
+// One returns the options from a constructor's variadic last parameter, or the zero value if there are none. If there are several, it panics with a
+// message that begins with the constructor, such as "cache: New".
 func One[Options any](constructor string, options []Options) (o Options) {
 	if len(options) > 1 {
 		panic(fmt.Sprintf("%s takes one %T at most, and was given %d: set all of them in one", constructor, o, len(options)))
@@ -29,7 +30,7 @@ func Checker(pkg string) func(ok bool, format string, args ...any) {
 	}
 }
 
-// CheckMethods checks that all of them are valid methods, which are tokens like field names (RFC 9110, section 9.1).
+// CheckMethods checks that all methods are valid. A method is a token, as a field name is (RFC 9110, section 9.1).
 func CheckMethods(check func(ok bool, format string, args ...any), option string, methods []string) {
 	for _, method := range methods {
 		check(httpguts.ValidHeaderFieldName(method), "%s: %q isn't a method", option, method)

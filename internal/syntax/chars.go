@@ -1,5 +1,5 @@
 // Package syntax holds the grammar that HTTP versions share: classes of characters, percent-encoding, request targets, hosts, and
-// elements of field values. Its functions take bytes, and keep none.
+// elements of field values. Its functions don't keep the bytes that they are given.
 package syntax
 
 import (
@@ -10,9 +10,9 @@ import (
 // The classes of bytes, one bit each in classes.
 const (
 	classToken  = 1 << iota // tchar, RFC 9110 section 5.6.2
-	classTarget             // bytes of a request target as it may be sent: visible ASCII except '#'
+	classTarget             // bytes that may be in a request target on the wire: visible ASCII except '#'
 	classHost               // bytes of a reg-name besides percent-encoding: unreserved and sub-delims of RFC 3986, except the comma
-	classPath               // bytes of a path in a URI, RFC 3986 section 3.3; brackets too, which net/url and browsers leave alone
+	classPath               // bytes of a path in a URI, RFC 3986 section 3.3; also brackets, which net/url and browsers don't encode
 )
 
 var classes = func() (table [256]uint8) {
@@ -55,7 +55,7 @@ func IsToken[S []byte | string](s S) bool {
 	return len(s) > 0
 }
 
-// HexValue returns the value of a hexadecimal digit in either case, -1 for any other byte.
+// HexValue returns the value of a hexadecimal digit in either case, or -1 for any other byte.
 func HexValue(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
@@ -66,15 +66,15 @@ func HexValue(c byte) int {
 	return -1
 }
 
-// IndexControl returns the index of the first control byte in b at or after i, len(b) if there is none. It looks at
-// eight bytes at a time: field values are most of a head. Here HTAB counts as a control byte.
+// IndexControl returns the index of the first control byte in b at or after i, or len(b) if there is none. HTAB counts as a control byte.
+// IndexControl examines eight bytes at a time, since field values make up most of a head.
 func IndexControl(b []byte, i int) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; i+8 <= len(b); i += 8 {
 		x := binary.LittleEndian.Uint64(b[i:])
 		del := x ^ 0x7f*ones
-		// hit marks each byte below 0x20 and each DEL by its high bit. A borrow can mark a wrong byte too, but only above the first
-		// mark, and only the first mark counts.
+		// hit has the high bit set in each byte that is DEL or below 0x20. A borrow can also set the high bit of a wrong byte, but only above the
+		// first correct one, and only the first one counts.
 		if hit := ((x-0x20*ones) & ^x | (del-ones) & ^del) & high; hit != 0 {
 			return i + bits.TrailingZeros64(hit)/8
 		}

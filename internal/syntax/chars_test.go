@@ -34,7 +34,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// EqualFold is right for all pairs of bytes, also for pairs that differ in the same bit as the two cases of a letter but aren't letters.
+// EqualFold is right for all pairs of bytes, including pairs of other characters that differ in the same bit as the upper and the lower case of a
+// letter.
 func TestEqualFold(t *testing.T) {
 	lower := func(c byte) byte {
 		if 'A' <= c && c <= 'Z' {
@@ -60,7 +61,7 @@ func TestEqualFold(t *testing.T) {
 	}
 }
 
-// IndexControl looks at eight bytes at a time, and finds the same as a look at each byte.
+// IndexControl, which examines eight bytes at a time, returns the same as a loop over single bytes.
 func TestIndexControl(t *testing.T) {
 	naive := func(b []byte, i int) int {
 		for i < len(b) && b[i] >= 0x20 && b[i] != 0x7f {
@@ -74,7 +75,7 @@ func TestIndexControl(t *testing.T) {
 			t.Fatalf("IndexControl(%q, %d) = %d, want %d", b, i, got, want)
 		}
 	}
-	// Each byte at each place, at several alignments, for all lengths up to two words and a byte.
+	// Each byte value at each position, at several alignments, for all lengths up to two words and a byte.
 	for _, offset := range []int{0, 1, 6} {
 		for length := range 18 {
 			b := memory[offset : offset+length : offset+length]

@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// The maximum length of a client's text in a log record, in bytes as a JSON log writes them.
+// The maximum length of a text from a client in a log record, in bytes after a JSON log has escaped it.
 const (
 	MaxLogged       = 1024 // of a path, a query, a Referer or an error
 	MaxLoggedAgent  = 512
-	MaxLoggedHost   = 256 // more than a name has
+	MaxLoggedHost   = 256 // longer than any host name
 	MaxLoggedMethod = 32
 )
 
-// escapedSize is the maximum number of bytes for an escaped byte in a log, as in JSON: \u00ff.
+// escapedSize is the maximum number of bytes that a log writes for one byte of text. An escaped byte in JSON has six: \u00ff.
 const escapedSize = 6
 
 // cut marks a text that was cut.
 const cut = "..."
 
-// Excerpt returns the beginning of a client's text for a log record. It has at most limit bytes after the log has escaped it, and "..."
-// follows it if it isn't the whole text. HTTP/2 can repeat a long field by a single byte, so a record needs a limit of its own.
+// Excerpt returns the beginning of a text from a client for a log record. The excerpt has at most limit bytes after the log has escaped it. If it
+// isn't the whole text, "..." follows. With HTTP/2 a single byte can repeat a long field, so limits on the bytes received don't bound a record.
 func Excerpt(text string, limit int) string {
 	if n := excerptLength(text, limit); n < len(text) {
 		return text[:n] + cut
@@ -29,9 +29,9 @@ func Excerpt(text string, limit int) string {
 	return text
 }
 
-// LoggedError returns an error of the program in a form for a log record. An error with a long text, which may contain what a client has
-// sent, becomes an excerpt. An error with a JSON form, which is for clients and may lack the cause, becomes its text. Others stay as they
-// are, since the program's slog.Handler may know their types.
+// LoggedError returns an error of the program in a form for a log record. If the text is long, it returns an excerpt, since the text may contain data
+// from a client. If the error has a JSON form, it returns the text, since that form is for clients and may lack the cause. It returns other errors
+// unchanged, since the program's slog.Handler may handle their types.
 func LoggedError(err error) any {
 	text := err.Error()
 	if excerpt := Excerpt(text, MaxLogged); excerpt != text {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// An excerpt is the text or its beginning, is cut between characters, and takes no more than the limit in a JSON log.
+// An excerpt is the text or its beginning. It is cut between characters, and isn't longer than the limit in a JSON log.
 func FuzzExcerpt(f *testing.F) {
 	for _, text := range []string{"", "short", strings.Repeat("a", 100), strings.Repeat("\xff", 100), strings.Repeat("é", 100), strings.Repeat("\x01", 40)} {
 		f.Add(text)

@@ -57,7 +57,7 @@ func CutQuoted[S []byte | string](list S, separator byte) (before, after S) {
 	return list, list[len(list):]
 }
 
-// ListHasToken reports whether a comma-separated list has the token, in any case (RFC 9110, section 5.6.1).
+// ListHasToken reports whether a comma-separated list contains the token, ignoring case (RFC 9110, section 5.6.1).
 func ListHasToken(list []byte, token string) bool {
 	for len(list) > 0 {
 		var element []byte
@@ -83,11 +83,11 @@ func IsJSON(contentType []byte) bool {
 		len(mediaType) > len(suffix) && EqualFold(mediaType[len(mediaType)-len(suffix):], suffix)
 }
 
-// Seconds returns d in whole seconds, rounded up, so that a client that waits that long has waited long enough.
+// Seconds returns d in whole seconds, rounded up, so that a client that waits for that many seconds waits for at least d.
 func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// IsTargeted reports whether the name belongs to a field that replaces Cache-Control in certain caches: a name as recommended by RFC 9213,
-// section 2.2, or one that the caches of CDNs used before.
+// IsTargeted reports whether the name belongs to a field that replaces Cache-Control in certain caches: a name of the form that RFC 9213, section
+// 2.2, recommends, or the older Surrogate-Control.
 func IsTargeted(name []byte) bool {
 	const end = "-Cache-Control"
 	return len(name) > len(end) && EqualFold(name[len(name)-len(end):], end) || EqualFold(name, "Surrogate-Control")

@@ -31,7 +31,7 @@ func TestListHasToken(t *testing.T) {
 }
 
 // "The "+json" suffix" names media types whose content is JSON (RFC 6839, section 3.1). The first semicolon separates a type from its
-// parameters, also if a malformed type has a quote before it.
+// parameters, even if a malformed type has a quote before the semicolon.
 func TestMediaType(t *testing.T) {
 	for contentType, want := range map[string]struct {
 		mediaType string

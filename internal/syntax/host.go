@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// SaysHTTPS reports whether a proxy's field has https in it.
+// SaysHTTPS reports whether the value of a field that a proxy has set contains "https", in any case.
 func SaysHTTPS(value []byte) bool {
 	for ; len(value) >= len("https"); value = value[1:] {
 		if EqualFold(value[:len("https")], "https") {
@@ -16,8 +16,8 @@ func SaysHTTPS(value []byte) bool {
 	return false
 }
 
-// IsThisMachine reports whether a host, perhaps with a port, is a name or an address that means the client's own machine, from which browsers
-// take Secure cookies over plain HTTP, too.
+// IsThisMachine reports whether a host, which may have a port, is a name or an address of the client's own machine. Browsers accept Secure cookies
+// from such a host over plain HTTP, too.
 func IsThisMachine(host string) bool {
 	name := host
 	if bare, _, err := net.SplitHostPort(host); err == nil {

@@ -2,8 +2,8 @@ package syntax
 
 import "testing"
 
-// The properties of the methods are those of RFC 9110, section 9.2, RFC 5789 and RFC 10008. Methods are case-sensitive, and nothing is
-// known of others.
+// The properties of the methods are those of RFC 9110, section 9.2, RFC 5789 and RFC 10008. Methods are case-sensitive, and unknown methods have none
+// of the properties.
 func TestMethods(t *testing.T) {
 	for method, want := range map[string][3]bool{ // retrieves, safe, idempotent
 		"GET": {true, true, true}, "HEAD": {true, true, true}, "QUERY": {true, true, true},

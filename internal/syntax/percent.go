@@ -22,8 +22,8 @@ func AppendPercentDecoded(dst, src []byte) []byte {
 }
 
 // EscapePath takes a path as the client sent it, and percent-encodes the bytes that a request target may contain but a URI's path can't:
-// '"<>\^`{|}'. Existing percent-encoding stays. A url.URL ignores a RawPath that contains such a byte. It then encodes the decoded path, in
-// which an encoded slash has become a slash.
+// '"<>\^`{|}'. Existing percent-encoding stays. EscapePath is for url.URL, which ignores a RawPath with such a byte and encodes the decoded path
+// instead. In the decoded path an encoded slash has become a plain one.
 func EscapePath(path string) string {
 	for i := range len(path) {
 		if classes[path[i]]&classPath == 0 {
@@ -47,7 +47,7 @@ func escapePathFrom(path string, first int) string {
 	return string(escaped)
 }
 
-// PercentEscape returns the byte that the escape at the start of b stands for, and false if b starts with none.
+// PercentEscape returns the byte that the escape at the start of b stands for. It reports false if b doesn't start with an escape.
 func PercentEscape(b []byte) (byte, bool) {
 	if len(b) < 3 || b[0] != '%' {
 		return 0, false

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A "%" without two hexadecimal digits behind it stays as it is (WHATWG URL standard, percent-decode).
+// A "%" without two hexadecimal digits after it stays as it is (WHATWG URL standard, percent-decode).
 func TestPercentDecoded(t *testing.T) {
 	for input, want := range map[string]string{
 		"": "", "a": "a", "%41": "A", "%2f%2F": "//", "a%20b+c": "a b+c", "%": "%", "%4": "%4", "%4g": "%4g", "%g4": "%g4",
@@ -25,7 +25,7 @@ func TestPercentDecoded(t *testing.T) {
 	}
 }
 
-// FuzzForm: an encoded text is decoded to itself, also by net/url, and a text that net/url decodes is decoded to the same.
+// FuzzForm checks that filo and net/url decode an encoded text to the original, and that filo decodes any text as net/url does.
 func FuzzForm(f *testing.F) {
 	for _, seed := range []string{"", "a b+c&d=e%", "%41%zz", "é\x00\xff", "*-._~", "100%", "%e2%82%ac"} {
 		f.Add(seed)
@@ -51,8 +51,8 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzEscapePath: an escaped path stands for the same bytes, a url.URL keeps it as its RawPath, and bytes that a URI can hold aren't
-// changed.
+// FuzzEscapePath checks that an escaped path decodes to the same bytes, that a url.URL accepts it as RawPath, and that bytes which a URI can contain
+// aren't changed.
 func FuzzEscapePath(f *testing.F) {
 	for _, seed := range []string{"/", "/a%2Fb|", `/"<>\^{|}` + "`", "/[]!$&'()*+,;=:@-._~", "/é\x00#?%25%zz"} {
 		f.Add(seed)

@@ -1,7 +1,7 @@
 package syntax
 
-// Dictionary parses a structured field that is a dictionary (RFC 9651, section 3.2), member by member. The value of a member and its
-// parameters are checked; the parameters have no meaning.
+// Dictionary parses a structured field that is a dictionary (RFC 9651, section 3.2), member by member. It checks the value and the parameters of each
+// member, but ignores what the parameters say.
 type Dictionary struct {
 	b   []byte
 	bad bool
@@ -12,8 +12,8 @@ func NewDictionary(value []byte) Dictionary { return Dictionary{b: TrimSpace(val
 
 var valueless = []byte("?1")
 
-// Next returns the next member's name. item is the text of its value if that is a number or a boolean, otherwise nil. A member without a
-// value has the value "?1". It reports false at the end, and at the first fault.
+// Next returns the next member's name. item is the text of the member's value if that is a number or a boolean, and otherwise nil. A member without a
+// value has the value "?1". Next reports false at the end, and at the first syntax error.
 func (d *Dictionary) Next() (key, item []byte, ok bool) {
 	if len(d.b) == 0 || d.bad {
 		return nil, nil, false
@@ -32,10 +32,10 @@ func (d *Dictionary) Next() (key, item []byte, ok bool) {
 	return key, item, !d.bad
 }
 
-// Bad reports whether a fault was found: then the whole field is invalid, including the members before.
+// Bad reports whether Next has found a syntax error. Then the whole field is invalid, including the members before the error.
 func (d *Dictionary) Bad() bool { return d.bad }
 
-// skip skips c, if it comes next.
+// skip consumes c if it is the next byte, and reports whether it was.
 func (d *Dictionary) skip(c byte) bool {
 	if len(d.b) == 0 || d.b[0] != c {
 		return false
@@ -108,7 +108,7 @@ func (d *Dictionary) item() []byte {
 	switch c := d.b[0]; {
 	case c == '"' || c == ':':
 		d.takeTo(c)
-	case c == '%' && len(d.b) > 1 && d.b[1] == '"': // a Display String, without escapes by backslash
+	case c == '%' && len(d.b) > 1 && d.b[1] == '"': // a Display String, in which a backslash escapes nothing
 		d.b = d.b[2:]
 		d.take(func(c byte) bool { return c != '"' })
 		d.bad = d.bad || !d.skip('"')

@@ -9,10 +9,9 @@ import (
 // 9110, sections 4.2 and 7.2, and RFC 3986, section 3.2). It is stricter than the grammar in five ways:
 //
 //   - An empty host isn't valid. Callers that allow an empty Host field check for it themselves.
-//   - Brackets must hold an IPv6 address without a zone. A zone means nothing to another machine, and no later version of IP
-//     literals exists.
-//   - Percent-encoding stands for bytes outside ASCII only, as RFC 3986, section 3.2.2, intends. A host with encoded ASCII could be
-//     compared before decoding here and after it elsewhere.
+//   - Brackets must hold an IPv6 address without a zone. A zone has a meaning only on one machine, and there is no later version of IP literals.
+//   - Percent-encoding is allowed only for bytes outside ASCII, as RFC 3986, section 3.2.2, intends. Otherwise one
+//     program could compare a host with encoded ASCII before decoding it, and another program after decoding.
 //   - A comma isn't valid: it shows that an intermediary has merged two Host fields.
 //   - A port is at most 65535. An empty one, as in "example.com:", is allowed.
 //
@@ -29,8 +28,8 @@ func ValidHost(b []byte) bool {
 	return b[end] == ':' && ok
 }
 
-// hostEnd returns the length of the host at the start of b, which ends before the first byte that a host can't contain, such as the colon
-// before a port. It is 0 if there is no valid host.
+// hostEnd returns the length of the host at the start of b. The host ends before the first byte that a host can't contain, such as the colon before a
+// port. hostEnd returns 0 if b doesn't start with a valid host.
 func hostEnd(b []byte) int {
 	if len(b) > 0 && b[0] == '[' {
 		return ipLiteralEnd(b)
@@ -66,7 +65,7 @@ func ipLiteralEnd(b []byte) int {
 	return end + 1
 }
 
-// parsePort returns the port that b stands for, 0 for an empty one, and false if b isn't a number up to 65535.
+// parsePort returns the port in b, or 0 if b is empty. It reports false if b isn't a number up to 65535.
 func parsePort(b []byte) (int, bool) {
 	port := 0
 	for _, c := range b {
@@ -82,8 +81,8 @@ func parsePort(b []byte) (int, bool) {
 }
 
 // ValidOriginTarget reports whether b is a request target in origin-form (RFC 9112, section 3.2.1): an absolute path with well-formed
-// percent-encoding, and perhaps a query. All bytes are visible ASCII without "#". That is more than RFC 3986 allows, since browsers
-// send some of '"<>\^`{|}' as they are. A query may hold any "%", since only the client and the handler decide what it means.
+// percent-encoding, and perhaps a query. All bytes must be visible ASCII other than "#". That is more than RFC 3986 allows, since browsers send some
+// of '"<>\^`{|}' unencoded. A query may contain a "%" that isn't part of an escape, since only the client and the handler decide what a query means.
 func ValidOriginTarget(b []byte) bool {
 	return len(b) > 0 && b[0] == '/' && validPathAndQuery(b)
 }
@@ -135,7 +134,7 @@ func SplitAbsoluteTarget(b []byte) (secure bool, host, rest []byte, ok bool) {
 	return secure, host, rest, true
 }
 
-// ValidAuthorityTarget reports whether b is a request target in authority-form, which CONNECT has: a host that passes ValidHost, and a
+// ValidAuthorityTarget reports whether b is a request target in authority-form, which CONNECT uses: a host that passes ValidHost, and a
 // port. RFC 9110, section 9.3.6: "A server MUST reject a CONNECT request that targets an empty or invalid port number", such as 0.
 func ValidAuthorityTarget(b []byte) bool {
 	end := hostEnd(b)

@@ -1,5 +1,4 @@
-// Package target splits the target of a request (RFC 9112, section 3.2) into the parts of its URI, when they are asked for. It works on
-// bytes only.
+// Package target splits the target of a request (RFC 9112, section 3.2) into the parts of its URI, once a caller asks for one.
 package target
 
 import (
@@ -19,11 +18,11 @@ const (
 	asterisk              // "*", of OPTIONS
 )
 
-// maxKeptPath is the size of the largest buffer for decoded paths that is kept between requests.
+// maxKeptPath is the maximum size of a buffer for decoded paths that is kept for the next request.
 const maxKeptPath = 8 << 10
 
-// Target is a request target together with the Host field and the scheme, which complete the target URI: see filo.URI. It borrows the bytes
-// that it is given, until the next Parse or Reset.
+// Target is a request target together with the Host field and the scheme, which complete the target URI: see filo.URI. It borrows the bytes that
+// Parse gets, until the next Parse or Reset.
 type Target struct {
 	target    []byte // as sent
 	hostField []byte // the value of Host
@@ -39,12 +38,12 @@ type Target struct {
 	secure bool
 }
 
-// Parse sets the target, the value of Host, and whether the connection uses TLS. The target must have passed the validator of its form.
-// Parse does no work yet. t borrows target and host until the next parse or reset.
+// Parse sets the target, the value of Host, and whether the connection uses TLS. The target must be valid: see the functions of package syntax. Parse
+// only stores its arguments. t borrows target and host until the next Parse or Reset.
 func (t *Target) Parse(target, host []byte, secure bool) {
 	t.Reset()
-	// Without spare capacity, an append by the handler can't overwrite what follows in the buffer. The slices taken from these have
-	// none either.
+	// The slices have no spare capacity, so that an append by the handler can't overwrite the bytes that follow in the buffer. The same is true of
+	// all slices of them.
 	t.target, t.hostField, t.secure = target[:len(target):len(target)], host[:len(host):len(host)], secure
 }
 
@@ -130,7 +129,7 @@ func (t *Target) Port() string {
 	return string(port)
 }
 
-// CutPort splits host at the colon before the port. A colon inside an IPv6 address doesn't count.
+// CutPort splits host at the colon before the port. It ignores colons inside an IPv6 address.
 func CutPort(host []byte) (name, port []byte) {
 	i := bytes.LastIndexByte(host, ':')
 	if i < 0 || bytes.IndexByte(host[i:], ']') >= 0 {
@@ -173,7 +172,7 @@ func (t *Target) RawQuery() []byte {
 	return t.rawQuery
 }
 
-// String returns the URI in full.
+// String returns the whole URI.
 func (t *Target) String() string {
 	t.split()
 	switch {
@@ -188,7 +187,7 @@ func (t *Target) String() string {
 	return t.absoluteString()
 }
 
-// absoluteString writes a missing path as "/".
+// absoluteString is String for a target in absolute-form. It adds the path "/" if there is none.
 func (t *Target) absoluteString() string {
 	uri := t.Scheme() + "://" + string(t.host)
 	if len(t.rawPath) == 0 {
@@ -198,20 +197,21 @@ func (t *Target) absoluteString() string {
 	return uri + string(t.target[bytes.Index(t.target, []byte("://"))+len("://")+len(t.host):])
 }
 
-// HasPath reports whether the target has a path that may be replaced.
+// HasPath reports whether the target has a path, which Replace may replace.
 func (t *Target) HasPath() bool {
 	t.split()
 	return t.form == origin || t.form == absolute
 }
 
-// Replace replaces path and query with those of a target in origin-form. Host and scheme stay. The old path may still be borrowed.
+// Replace replaces path and query with those of a target in origin-form. Host and scheme stay. Slices of the old path stay valid, since a handler may
+// still use them.
 func (t *Target) Replace(target []byte) {
 	t.split()
 	t.target, t.form = target, origin
 	t.rawPath, t.rawQuery = nil, nil
 	t.splitPath(target)
 	if t.path != nil {
-		t.path, t.decoded = nil, nil // the old path's bytes are in decoded: give up both
+		t.path, t.decoded = nil, nil // the old path's bytes are in decoded, which therefore can't be reused
 	}
 }
 

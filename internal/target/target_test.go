@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// "The target URI is reconstructed" (RFC 9112, section 3.3), whatever form the target has.
+// "The target URI is reconstructed" (RFC 9112, section 3.3) from each form of a target.
 func TestForms(t *testing.T) {
 	for _, test := range []struct {
 		target, host      string
@@ -28,7 +28,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// If a target is replaced, the host and scheme stay, and slices that were borrowed keep their bytes.
+// If a target is replaced, the host and scheme stay, and slices that were borrowed before keep their bytes.
 func TestReplace(t *testing.T) {
 	var u Target
 	u.Parse([]byte("http://a.example/old%20path?x"), nil, true)
@@ -47,7 +47,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// Reset drops the borrowed slices, and keeps little memory.
+// Reset drops the borrowed slices, and doesn't keep a large buffer.
 func TestReset(t *testing.T) {
 	var u Target
 	u.Parse([]byte("/"+strings.Repeat("%41", 3*maxKeptPath)), nil, false)

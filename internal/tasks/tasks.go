@@ -1,5 +1,5 @@
-// Package tasks runs the work that handlers leave behind when they return, in a pool that it is given or makes. It counts the tasks, and ends
-// them with their server.
+// Package tasks runs work that continues after a handler has returned. It runs the tasks in the program's pool, or in one that it creates. It
+// counts the tasks, and ends them when their server ends.
 package tasks
 
 import (
@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// ErrOver is the error of a task that comes when no more are accepted.
+// ErrOver is the error of Start once no more tasks are accepted.
 var ErrOver = errors.New("no more tasks are accepted")
 
-// Full is the error of a task that the pool has refused.
+// Full is the error of Start for a task that the pool has refused.
 type Full struct{ Err error }
 
 // Error implements error.
@@ -29,10 +29,10 @@ type Tasks struct {
 	mu      sync.Mutex
 	pool    Pool                 // nil until the first task, unless it is shared; guarded by mu
 	newPool func() (Pool, error) // immutable
-	own     bool                 // pool is newPool's; guarded by mu
-	over    bool                 // nothing more is accepted; guarded by mu
-	running int                  // number of this server's tasks, waiting ones included; guarded by mu
-	// idle is closed when no task is left; nil while nobody waits for that. Guarded by mu.
+	own     bool                 // pool was created by newPool; guarded by mu
+	over    bool                 // no more tasks are accepted; guarded by mu
+	running int                  // number of this server's tasks, running or queued; guarded by mu
+	// idle is closed when no task is left. It is nil while no goroutine waits for that. Guarded by mu.
 	idle chan struct{}
 	// ctx ends the tasks' contexts. Set by Init, and immutable then.
 	ctx context.Context
@@ -40,13 +40,13 @@ type Tasks struct {
 	Cancel context.CancelCauseFunc
 }
 
-// Init makes t ready for use. shared is the user's pool; without one newPool makes a pool when the first task needs it.
+// Init makes t ready for use. shared is the program's pool. If it is nil, newPool creates a pool for the first task.
 func (t *Tasks) Init(shared Pool, newPool func() (Pool, error)) {
 	t.pool, t.newPool = shared, newPool
 	t.ctx, t.Cancel = context.WithCancelCause(context.Background())
 }
 
-// Start submits a task, whose context gets these values.
+// Start submits a task. The task's context has the same values as the parameter values.
 func (t *Tasks) Start(values context.Context, task func(context.Context)) error {
 	tasks, parent, err := t.begin()
 	if err != nil {
@@ -58,7 +58,7 @@ func (t *Tasks) Start(values context.Context, task func(context.Context)) error 
 		defer cancel(nil)
 		defer context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })()
 		if parent.Err() != nil {
-			cancel(context.Cause(parent)) // now: AfterFunc's goroutine may run later
+			cancel(context.Cause(parent)) // cancel the task's context now, since the goroutine of AfterFunc may run later
 		}
 		task(ctx)
 	})
@@ -69,7 +69,7 @@ func (t *Tasks) Start(values context.Context, task func(context.Context)) error 
 	return &Full{err}
 }
 
-// begin counts a task. It returns the pool to submit the task to, and the context that ends the task's.
+// begin counts a task. It returns the pool for the task, and the context whose end ends the task's context.
 func (t *Tasks) begin() (Pool, context.Context, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,7 +87,7 @@ func (t *Tasks) begin() (Pool, context.Context, error) {
 	return t.pool, t.ctx, nil
 }
 
-// end takes a task that has ended, or was never accepted, out of the count.
+// end stops counting a task that has ended, or that the pool has refused.
 func (t *Tasks) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *Tasks) end() {
 	}
 }
 
-// Wait waits until no task is left. From then on none is accepted, and a pool of the server's own has no goroutine.
+// Wait waits until no task is left. From then on no task is accepted, and the goroutines of a pool that newPool created have ended.
 func (t *Tasks) Wait(ctx context.Context) error {
 	t.mu.Lock()
 	if t.running == 0 {
@@ -121,7 +121,7 @@ func (t *Tasks) Wait(ctx context.Context) error {
 	return nil
 }
 
-// release ends accepting tasks. It releases and returns a pool of the server's own, and returns nil for a shared one.
+// release makes Start refuse further tasks. It releases and returns a pool that newPool created, and returns nil for a shared one.
 func (t *Tasks) release() Pool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,13 +133,13 @@ func (t *Tasks) release() Pool {
 	return t.pool
 }
 
-// Close cancels the tasks' contexts and accepts no more.
+// Close cancels the tasks' contexts. From then on no task is accepted.
 func (t *Tasks) Close(cause error) {
 	t.Cancel(cause)
 	t.release()
 }
 
-// Count returns how many tasks there are.
+// Count returns how many tasks run or are queued.
 func (t *Tasks) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

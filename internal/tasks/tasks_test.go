@@ -25,7 +25,7 @@ func (p *testPool) Wait(context.Context) error { return nil }
 
 type key struct{}
 
-// The end waits for tasks, a task that the pool refuses doesn't count, and afterwards no task is accepted. A pool of the user's own isn't
+// Wait waits for tasks, but not for a task that the pool has refused. Afterwards no task is accepted. A pool that the program provides isn't
 // released.
 func TestTasks(t *testing.T) {
 	for _, shared := range []bool{false, true} {
@@ -69,7 +69,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-// Close ends the contexts of tasks with its cause.
+// Close ends the contexts of tasks with the given cause.
 func TestClose(t *testing.T) {
 	p, cause := new(testPool), errors.New("closed")
 	var tasks Tasks

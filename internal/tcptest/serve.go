@@ -1,4 +1,4 @@
-// Package tcptest serves on sockets in tests: servertest has no sockets.
+// Package tcptest runs servers on TCP sockets in tests, which servertest doesn't do.
 package tcptest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// TLSConfig returns a configuration of TLS with a certificate for localhost and example.com.
+// TLSConfig returns a TLS configuration with a certificate for localhost and example.com.
 func TLSConfig() *tls.Config {
 	s := httptest.NewUnstartedServer(nil)
 	s.StartTLS()
@@ -20,7 +20,7 @@ func TLSConfig() *tls.Config {
 	return &tls.Config{Certificates: s.TLS.Certificates}
 }
 
-// shutdownTime is how long running handlers get when the test is over.
+// shutdownTime is how long running handlers have to finish after the test.
 const shutdownTime = 60 * time.Second
 
 // Serve serves on a TCP address of the loopback interface until the test ends, and returns the address. It serves over TLS if the server

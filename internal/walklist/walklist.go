@@ -1,4 +1,4 @@
-// Package walklist is a list that others may walk through while members come and go.
+// Package walklist has a list whose members may be added and removed while walks through it are in progress.
 package walklist
 
 import (
@@ -6,18 +6,17 @@ import (
 	"slices"
 )
 
-// PageSize is the size of a list's pages. A walk takes one page at a time.
+// PageSize is the number of members in a page of a list. Each Take of a walk returns at most that many.
 const PageSize = 256
 
-// Member is an element of a list. It keeps the index that the list gives it.
+// Member is an element of a list. It stores its index in the list.
 type Member interface {
 	comparable
 	ListIndex() *int32
 }
 
-// List is an unordered list. Its members, which are pointers, lie side by side in pages, so in a walk the processor can fetch many of their
-// targets at once. In a linked list it would have to fetch each one to find the next. The zero List is empty. It isn't safe for concurrent
-// use.
+// List is an unordered list. Its members are pointers that lie side by side in pages, so during a walk the processor can fetch many of the structs at
+// once. In a linked list it would have to fetch each struct to find the next one. The zero List is empty. It isn't safe for concurrent use.
 type List[T Member] struct {
 	pages []*[PageSize]T
 	count int
@@ -26,7 +25,7 @@ type List[T Member] struct {
 
 // Walk is a walk through a list, from its end to its beginning.
 type Walk struct {
-	left int // the members before this index are still to be visited
+	left int // the members before this index haven't been visited yet
 }
 
 func (l *List[T]) at(i int) *T { return &l.pages[i/PageSize][i%PageSize] }
@@ -40,7 +39,7 @@ func (l *List[T]) put(i int, c T) {
 // Len returns how many members there are.
 func (l *List[T]) Len() int { return l.count }
 
-// Add appends a member. Walks in progress don't visit it: they have left the end already.
+// Add appends a member. Walks in progress don't visit it, since they began at the old end and go towards the beginning.
 func (l *List[T]) Add(c T) {
 	if l.count == len(l.pages)*PageSize {
 		l.pages = append(l.pages, new([PageSize]T))
@@ -49,8 +48,8 @@ func (l *List[T]) Add(c T) {
 	l.count++
 }
 
-// Remove takes a member out and fills the hole with the last member. If a walk hasn't reached the hole yet, the last member that the walk hasn't
-// visited fills it instead. That leaves a new hole, which is filled in the same way, for each such walk in turn. So no walk misses a member or
+// Remove removes a member, and moves the last member into the hole. If a walk hasn't reached the hole yet, Remove moves the last member that the walk
+// hasn't visited instead. That leaves a new hole, which Remove fills in the same way, for each such walk in turn. So no walk misses a member or
 // visits it twice.
 func (l *List[T]) Remove(c T) {
 	hole := int(*c.ListIndex())
@@ -92,7 +91,7 @@ func (l *List[T]) End(w *Walk) {
 	l.walks = slices.DeleteFunc(l.walks, func(each *Walk) bool { return each == w })
 }
 
-// Take puts the next members of a walk into batch, and returns their number: 0 if none are left.
+// Take stores the next members of a walk in batch, and returns their number, which is 0 at the end of the walk.
 func (l *List[T]) Take(w *Walk, batch *[PageSize]T) int {
 	if w.left == 0 {
 		return 0

@@ -9,14 +9,14 @@ type member struct{ index int32 }
 
 func (m *member) ListIndex() *int32 { return &m.index }
 
-// testWalk is a walk, with the members that it must still visit.
+// testWalk is a walk, and the members that it must still visit.
 type testWalk struct {
 	*Walk
 	expected map[*member]bool // members that were there when the walk began, haven't been visited and aren't gone
 }
 
-// A walk visits each member that was there when it began and still is, once, whatever members come and go meanwhile, and however many other
-// walks there are.
+// A walk visits each member exactly once that was in the list at its beginning and wasn't removed. Members that are added or removed during the walk,
+// and other walks, don't change that.
 func TestWalks(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var list List[*member]

@@ -1,9 +1,9 @@
-// Command lint runs the analyzers of go vet and those of staticcheck over the packages of the module in the working directory. It has the
-// flags of staticcheck.
+// Command lint runs the analyzers of go vet and those of staticcheck over the packages of the module in the working directory. It accepts the flags
+// of staticcheck.
 //
 //	lint ./...
 //
-// One program for both looks at each dependency once. For the dependencies of all modules, that saves minutes.
+// With one program for both, each dependency is analyzed once instead of twice. For all modules together, that saves minutes.
 package main
 
 import (
@@ -53,8 +53,8 @@ import (
 	"honnef.co/go/tools/unused"
 )
 
-// vet has the analyzers of go vet. The analyzers of build tags and directives don't see files that are built only on other systems;
-// typecheck checks these.
+// vet has the analyzers of go vet. Its analyzers of build tags and directives don't see files that are built only on other systems. Command typecheck
+// checks these files.
 var vet = []*analysis.Analyzer{
 	appends.Analyzer, asmdecl.Analyzer, assign.Analyzer, atomic.Analyzer, bools.Analyzer, buildtag.Analyzer, cgocall.Analyzer,
 	composite.Analyzer, copylock.Analyzer, defers.Analyzer, directive.Analyzer, errorsas.Analyzer, framepointer.Analyzer, hostport.Analyzer,

@@ -1,8 +1,9 @@
-// Command prose finds phrases in Go comments and in the documents of a repository that a reader has to read twice.
+// Command prose finds phrases that a reader has to read twice, in the Go comments and the documents of a repository.
 //
 //	prose [folder]
 //
-// It reads the comments of every Go file except tests, and every document in Markdown. For each phrase it prints where it stands and what to write.
+// It reads the comments of every Go file except tests, and every document in Markdown. For each phrase it prints its position and advice on how to
+// replace it.
 package main
 
 import (
@@ -37,7 +38,7 @@ func main() {
 // A pattern is a kind of phrase that needs a second reading.
 type pattern struct {
 	phrase *regexp.Regexp
-	unless *regexp.Regexp // a phrase that also matches this is right; nil if there is no such exception
+	unless *regexp.Regexp // phrases that also match this are right; nil: no exceptions
 	advice string
 }
 
@@ -123,7 +124,7 @@ func checkTree(root string) (found []finding, err error) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			name, made := d.Name(), path == filepath.Join(root, "site") // its documents are made from the others, or by others
+			name, made := d.Name(), path == filepath.Join(root, "site") // site's documents are generated from the others, or come from other projects
 			if path != root && (name == "testdata" || made || strings.HasPrefix(name, ".")) {
 				return filepath.SkipDir
 			}
@@ -155,10 +156,10 @@ type line struct {
 	text   string
 }
 
-// check matches the patterns against each paragraph, whose lines are joined before.
+// check joins the lines of each paragraph, and matches the patterns against it.
 func check(file string, lines []line) (found []finding) {
 	var paragraph string
-	var starts, numbers []int // of each line: its offset in paragraph, and its number in the file
+	var starts, numbers []int // for each line: its offset in paragraph, and its number in the file
 	for _, l := range append(lines, line{}) {
 		if l.text != "" {
 			starts, numbers = append(starts, len(paragraph)), append(numbers, l.number)
@@ -183,7 +184,7 @@ func check(file string, lines []line) (found []finding) {
 	return found
 }
 
-// commentLines returns the comments of a Go file. Code in comments, which is indented, isn't prose.
+// commentLines returns the lines of a Go file's comments, without indented code in them.
 func commentLines(path string, text []byte) (lines []line, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -205,19 +206,19 @@ func commentLines(path string, text []byte) (lines []line, err error) {
 	return lines, nil
 }
 
-// commentText returns a comment without its markers, nothing for a directive.
+// commentText returns a comment without its markers, or "" for a directive.
 func commentText(c *ast.Comment) string {
 	if inner, ok := strings.CutPrefix(c.Text, "/*"); ok {
 		return strings.TrimSuffix(inner, "*/")
 	}
 	text := strings.TrimPrefix(c.Text, "//")
 	if text != "" && text[0] != ' ' && text[0] != '\t' {
-		return "" // such as go:build
+		return "" // a directive, such as go:build
 	}
 	return strings.TrimPrefix(text, " ")
 }
 
-// documentLines returns the prose of a document in Markdown: not its code. Each row of a table is a paragraph.
+// documentLines returns the lines of a Markdown document, without code blocks. Each row of a table counts as a paragraph.
 func documentLines(text string) (lines []line) {
 	fenced := false
 	for i, s := range strings.Split(text, "\n") {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each pattern finds wrong sentences, and no right ones that look like them. A phrase may go on in the next line.
+// Each pattern matches wrong phrases, and doesn't match correct ones that look similar. A phrase may continue in the next line.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"release gives back what the request has of the scratch.", "what the request has of"},
@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The comments of Go files except tests are read, and every document, but no code.
+// The program checks the comments of Go files that aren't tests, and every document, but no code.
 func TestCheckTree(t *testing.T) {
 	root := t.TempDir()
 	const wrong = "all but for one"

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// apiChange is how the API of a module for users has changed, as apidiff tells it.
+// apiChange has the changes that apidiff reports in the API of a published module.
 type apiChange struct {
 	module
 	all, incompatible string
 }
 
-// apiChanges compares the modules for users with an older checkout's, and returns those whose API has changed.
+// apiChanges compares the published modules with those of an older checkout, and returns the changes of each module whose API has changed.
 func (r *repository) apiChanges(old *repository) (changes []apiChange, err error) {
 	now, err := r.modules()
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *repository) apiChanges(old *repository) (changes []apiChange, err error
 	return changes, nil
 }
 
-// apiDifference compares the module in two directories.
+// apiDifference compares the APIs of a module in two directories.
 func apiDifference(now, old, modulePath string) (all, incompatible string, err error) {
 	dir, err := os.MkdirTemp("", "filo-api-")
 	if err != nil {
@@ -68,8 +68,8 @@ func apiDifference(now, old, modulePath string) (all, incompatible string, err e
 	return all, incompatible, err
 }
 
-// checkBreaks compares the checkout in dir with the commit at which it has left base. It fails if the changelog doesn't name a change that
-// breaks users, since they read there what to write instead.
+// checkBreaks compares the checkout in dir with the commit at which it has left base. It fails if there is a breaking change that the changelog
+// doesn't mention, since users read the changelog to learn how to adapt.
 func checkBreaks(dir, base string) error {
 	r, err := open(dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func checkBreaks(dir, base string) error {
 
 var breakingSection = regexp.MustCompile(`(?ms)^### (?:Breaking|Changed|Renamed|Removed|Security)\n(.*?)(?:^### |\z)`)
 
-// breaking returns the sections of a changelog that may say what breaks users.
+// breaking returns the sections of a changelog that may describe breaking changes.
 func breaking(changelog string) string {
 	var said strings.Builder
 	for changelog != "" {
@@ -125,8 +125,8 @@ func breaking(changelog string) string {
 	return said.String()
 }
 
-// changedName returns the name that a line of apidiff's is about, in the changelog's form: Type.Member, package.Function, or Function alone
-// if it is in the module's own package.
+// changedName returns the name to which a line of apidiff's output refers, in the form of the changelog: Type.Member, package.Function, or just
+// Function if it is in the module's root package.
 func changedName(modulePath, line string) string {
 	symbol, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "- "), ": ")
 	if what, path, found := strings.Cut(symbol, " "); found && (what == "package" || what == "module") {
@@ -135,7 +135,7 @@ func changedName(modulePath, line string) string {
 	symbol = strings.NewReplacer("(*", "", "(", "", ")", "").Replace(symbol)
 	if inside, found := strings.CutPrefix(symbol, "./"); found {
 		symbol = inside[strings.LastIndexByte(inside, '/')+1:]
-		// A member is known by its type.
+		// The changelog names a member with its type, without the package.
 		if parts := strings.Split(symbol, "."); len(parts) == 3 {
 			symbol = parts[1] + "." + parts[2]
 		}
@@ -143,7 +143,7 @@ func changedName(modulePath, line string) string {
 	return symbol
 }
 
-// names reports whether a text has a name as a word.
+// names reports whether a text contains a name as a whole word.
 func names(text, name string) bool {
 	return regexp.MustCompile(`(?:^|[^\w])` + regexp.QuoteMeta(name) + `(?:$|[^\w])`).MatchString(text)
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/mod/zip"
 )
 
-// writeFiles writes the files that are published beside a version's tags: for each module for users, the zip that the go command gets from
-// a proxy, and the software bill of materials in CycloneDX's format. That version must be checked out in dir. The folder is made anew.
+// writeFiles writes the files that are published with a version's tags. For each published module these are the zip that the go command downloads
+// from a proxy, and the software bill of materials in CycloneDX format. The version must be checked out in dir. writeFiles deletes the folder first.
 func writeFiles(dir, version, folder string) error {
 	r, err := open(dir)
 	if err != nil {
@@ -47,7 +47,7 @@ func writeFiles(dir, version, folder string) error {
 	return nil
 }
 
-// isAt fails unless the tag's commit is checked out.
+// isAt returns an error unless the tag's commit is checked out.
 func (r *repository) isAt(tag string) error {
 	at, err := output(r.root, "git", "rev-parse", tag+"^{commit}", "HEAD")
 	if err != nil {
@@ -81,9 +81,9 @@ type bill struct {
 
 type component struct{ Name, Version string }
 
-// writeBill writes the bill of materials of a tagged module: the modules that it requires, except those that only its tests require. The
-// program that makes the bill looks for the versions of the repository's own modules in the tags, and leaves out a module whose version it
-// doesn't find, so these modules are checked.
+// writeBill writes the bill of materials of a tagged module: the modules that it requires, except those that only its tests require. The program that
+// generates the bill reads the versions of the repository's own modules from the tags. If it doesn't find a version, it leaves the version out. So
+// writeBill checks the versions of these modules.
 func (r *repository) writeBill(m module, version string, modules []module, name string) error {
 	program, err := tool("cyclonedx-gomod")
 	if err != nil {

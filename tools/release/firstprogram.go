@@ -17,11 +17,11 @@ import (
 // firstProgram is the content of the README's section "First program".
 type firstProgram struct {
 	code     string   // of main.go
-	commands []string // before the last one, which runs the program until it is stopped
-	url      string   // what the reader asks for meanwhile
+	commands []string // the shell commands before the curl; the last command runs the program
+	url      string   // the URL that the reader requests while the program runs
 }
 
-// readFirstProgram returns the first program of a README.
+// readFirstProgram parses the section "First program" of a README.
 func readFirstProgram(readme string) (firstProgram, error) {
 	_, section, _ := strings.Cut(readme, "\n## First program\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -48,8 +48,8 @@ func readFirstProgram(readme string) (firstProgram, error) {
 	return firstProgram{}, errors.New("README.md: the first program has no commands")
 }
 
-// follow does what the README says, in an empty directory and with settings added to the environment, until the program answers with 200.
-// That may take a minute in all.
+// follow does what the README says, in an empty directory and with settings added to the environment, until the program answers with 200. It fails if
+// that takes more than a minute.
 func (p firstProgram) follow(dir string, settings []string) (err error) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(p.code), 0o644); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (p firstProgram) follow(dir string, settings []string) (err error) {
 	shell.Dir, shell.Env = dir, append(os.Environ(), settings...)
 	printed := new(strings.Builder)
 	shell.Stdout, shell.Stderr = printed, printed
-	// The program is a grandchild of the shell: they end together.
+	// The program is a grandchild of the shell. With a process group, both are killed together.
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	if err := shell.Start(); err != nil {
@@ -95,7 +95,7 @@ func (p firstProgram) follow(dir string, settings []string) (err error) {
 	}
 }
 
-// get asks for a URL. It reports whether there was an answer, with an error if that isn't a 200.
+// get requests a URL. It reports whether there was an answer, and returns an error if the answer isn't a 200.
 func get(ctx context.Context, url string) (answered bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if err != nil {

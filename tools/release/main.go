@@ -1,5 +1,5 @@
-// Command release makes filo's releases: `make release VERSION=v0.1.0` and `make release-test`. Nothing leaves this machine: it
-// commits and tags, and its user pushes.
+// Command release makes filo's releases: `make release VERSION=v0.1.0` and `make release-test`. It only commits and tags on this machine. Its user
+// pushes.
 //
 //	release VERSION        check the tree, set the versions, commit and tag
 //	release -test VERSION  do that in a clone, serve its tags as a module proxy, and use every module from outside
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// release checks that the repository of dir can be released as version, and commits and tags that.
+// release checks that the repository of dir can be released as version, and commits and tags the release.
 func release(dir, version string) error {
 	if semver.Canonical(version) != version || version == "" {
 		return fmt.Errorf("%q isn't a version such as v0.1.0", version)
@@ -101,7 +101,8 @@ func release(dir, version string) error {
 	return nil
 }
 
-// checkAPI prints what has changed for users since the last release. It fails if a change breaks users and a version of this kind mustn't.
+// checkAPI prints what has changed for users since the last release. It fails if there is a breaking change, and a version of this kind must not
+// break users.
 func (r *repository) checkAPI(last, version string) error {
 	if last == "" {
 		fmt.Println("API: no release before this one")
@@ -116,7 +117,7 @@ func (r *repository) checkAPI(last, version string) error {
 	if err != nil {
 		return err
 	}
-	// A major version of 0 promises nothing between minor ones; from 1 on only a new major version, with another path, breaks.
+	// With major version 0, a new minor version may break users. From version 1 on, only a new major version may, which has another module path.
 	mayBreak := semver.Major(version) == "v0" && semver.MajorMinor(version) != semver.MajorMinor(last)
 	var broken []string
 	for _, change := range changes {
@@ -133,8 +134,7 @@ func (r *repository) checkAPI(last, version string) error {
 
 const unreleasedHeading = "## [Unreleased]\n"
 
-// changelog returns the parts of CHANGELOG.md: the text up to the heading of the unreleased changes, these changes without that heading,
-// and the releases.
+// changelog splits CHANGELOG.md into the text before the heading of the unreleased changes, these changes without the heading, and the releases.
 func (r *repository) changelog() (before, unreleased, after string, err error) {
 	text, err := os.ReadFile(r.join("CHANGELOG.md"))
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *repository) changelog() (before, unreleased, after string, err error) {
 	return before, unreleased, after, nil
 }
 
-// writeChangelog gives the unreleased changes in CHANGELOG.md the version and its date.
+// writeChangelog inserts a heading with the version and the date into CHANGELOG.md, between the heading of the unreleased changes and these changes.
 func (r *repository) writeChangelog(version string, now time.Time) error {
 	before, unreleased, after, err := r.changelog()
 	if err != nil {
@@ -164,10 +164,10 @@ func (r *repository) writeChangelog(version string, now time.Time) error {
 	return os.WriteFile(r.join("CHANGELOG.md"), []byte(before+unreleasedHeading+released+unreleased+after), 0o644)
 }
 
-// untilTagged is in each line for readers before the first release, in README.md and in the README of each module for users.
+// untilTagged is a part of each line that is only for readers before the first release, in README.md and in the README of each published module.
 const untilTagged = "ntil v0.1.0 is tagged"
 
-// dropUntilTagged removes these lines, and the empty line that stood beside them.
+// dropUntilTagged removes these lines, and one of the empty lines around them.
 func (r *repository) dropUntilTagged() error {
 	names, err := output(r.root, "git", "ls-files", "README.md", "contrib/*/README.md")
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *repository) dropUntilTagged() error {
 			return err
 		}
 		var kept strings.Builder
-		dropped, empty := false, false // the line before; the last one that was kept
+		dropped, empty := false, false // whether the previous line was dropped; whether the last kept line is empty
 		for line := range strings.Lines(string(text)) {
 			if strings.Contains(line, untilTagged) {
 				dropped = true
@@ -197,7 +197,7 @@ func (r *repository) dropUntilTagged() error {
 	return nil
 }
 
-// setVersions makes every module require this version of the repository's other modules.
+// setVersions makes every module require the given version of the repository's other modules.
 func (r *repository) setVersions(modules []module, version string) error {
 	for _, m := range modules {
 		arguments := []string{"mod", "edit"}
@@ -215,5 +215,5 @@ func (r *repository) setVersions(modules []module, version string) error {
 	return nil
 }
 
-// tag returns the tag by which the go command finds a version of the module.
+// tag returns the git tag with which the go command finds a version of the module.
 func (m module) tag(version string) string { return path.Join(m.dir, version) }

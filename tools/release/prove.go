@@ -11,9 +11,9 @@ import (
 	modpath "golang.org/x/mod/module"
 )
 
-// prove makes the release in a clone of what is committed, serves its tags by a module proxy of files, and uses each module for
-// users alone, from a program of its own outside of the repository: it runs the examples of the module's documentation. Then
-// it does what the README tells a new user to do.
+// prove makes the release in a clone of the committed state, and publishes its tags in a module proxy of files. It then uses each published module
+// from a new module outside of the repository, in which it runs the examples of the documentation. Finally it does what the README tells a new user
+// to do.
 func prove(dir, version string) error {
 	source, err := open(dir)
 	if err != nil {
@@ -112,8 +112,8 @@ func (r *repository) publish(m module, version, proxy string) error {
 	return nil
 }
 
-// outside returns the environment of a user's go command: it has a module cache of its own, and finds filo in the proxy alone. Other
-// modules come from this machine's module cache, or else from its usual proxy.
+// outside returns the environment of a user's go command, which has a separate module cache and finds filo only in the proxy. It gets other modules
+// from this machine's module cache or, if they aren't there, from the usual proxy.
 func outside(temporary, proxy string) ([]string, error) {
 	printed, err := output(temporary, "go", "env", "-json", "GOMODCACHE", "GOPROXY")
 	if err != nil {
@@ -128,12 +128,12 @@ func outside(temporary, proxy string) ([]string, error) {
 		"GOPROXY=file://" + filepath.ToSlash(proxy) + ",file://" + cached + "," + now.GOPROXY,
 		"GOMODCACHE=" + filepath.Join(temporary, "modules"),
 		"GONOSUMDB=github.com/filohttp/*", "GOWORK=off",
-		"GOFLAGS=-trimpath", // so that compiled packages are reused for all of them
+		"GOFLAGS=-trimpath", // so that all modules share compiled packages
 	}, nil
 }
 
-// useReadme does what the README tells a new user to do, and checks that the user gets the released version. The examples have compiled
-// nearly all that the first program needs, so that its minute doesn't pass with compiling, which may take long on a slow machine.
+// useReadme does what the README tells a new user to do, and checks that the user gets the released version. It runs after the examples, which have
+// compiled nearly all packages that the first program needs. Otherwise, on a slow machine, compiling could use up the minute that follow allows.
 func (r *repository) useReadme(version, temporary string, settings []string) error {
 	began := time.Now()
 	readme, err := os.ReadFile(r.join("README.md"))
@@ -162,7 +162,7 @@ func (r *repository) useReadme(version, temporary string, settings []string) err
 	return nil
 }
 
-// use gets the module as a user does, into a module that has nothing else, and runs the examples of its documentation there.
+// use adds the module to a new, empty module with go get, as a user would, and runs the examples of the documentation there.
 func (r *repository) use(m module, version, temporary string, settings []string) error {
 	dir := filepath.Join(temporary, "user", filepath.FromSlash(m.dir))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -178,7 +178,7 @@ func (r *repository) use(m module, version, temporary string, settings []string)
 	for _, command := range []string{
 		"go mod init example.test/user",
 		"go get " + m.path + "@" + version,
-		"go get -t .", // the other modules that the examples use
+		"go get -t .", // adds the other modules that the examples use
 		"go test -vet=off -count=1 .",
 	} {
 		words := strings.Fields(command)
@@ -189,7 +189,7 @@ func (r *repository) use(m module, version, temporary string, settings []string)
 	return nil
 }
 
-// removeModules removes a directory with a module cache in it, which is read-only.
+// removeModules removes a directory that contains a module cache, whose directories are read-only.
 func removeModules(dir string) {
 	filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {

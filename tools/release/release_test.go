@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// newRepository makes a repository of a module with one function, and of one in contrib that uses it.
+// newRepository creates a repository with a module that has one function, and a module in contrib that uses the function.
 func newRepository(t *testing.T) *repository {
 	t.Helper()
 	r := &repository{t.TempDir()}
@@ -58,7 +58,7 @@ func commit(t *testing.T, r *repository) {
 	git(t, r, "commit", "--quiet", "--message", "Change")
 }
 
-// change adds a line to the changelog, and commits it with what the caller has written.
+// change adds a line to the changelog, and commits it together with the changes that the caller has made.
 func change(t *testing.T, r *repository) {
 	t.Helper()
 	text := read(t, r, "CHANGELOG.md")
@@ -75,8 +75,8 @@ func read(t *testing.T, r *repository, name string) string {
 	return string(text)
 }
 
-// The proof of a release runs the examples of each published module, which are in a file of their own: they must need nothing internal, and
-// nothing of the module's other test files.
+// prove runs the examples of each published module, which are in a separate file. The examples must use neither internal packages nor the module's
+// other test files.
 func TestPublishedModulesHaveExamples(t *testing.T) {
 	r, err := open(".")
 	if err != nil {
@@ -108,7 +108,7 @@ func undeclared(text []byte) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	elsewhere := make(map[*ast.Ident]bool) // packages, and the keys of literals, which may be fields
+	elsewhere := make(map[*ast.Ident]bool) // names of packages, and keys of composite literals, which may be fields
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
@@ -137,7 +137,7 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// The proof of a release follows the README.
+// readFirstProgram finds the commands that prove runs.
 func TestReadFirstProgram(t *testing.T) {
 	const program = "# a\n\n## First program\n\n```go\npackage main\n```\n\nThen:\n\n"
 	for _, test := range []struct{ about, readme, commands, fails string }{
@@ -252,7 +252,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// A change that breaks users must be named in the changelog, in a section for such changes.
+// The changelog must name a breaking change in a section for such changes.
 func TestBreaks(t *testing.T) {
 	toolDir = t.TempDir()
 	if err := run(".", nil, "go", "build", "-o", toolDir+string(filepath.Separator), "golang.org/x/exp/cmd/apidiff"); err != nil {
@@ -271,7 +271,7 @@ func TestBreaks(t *testing.T) {
 		write(t, r, test.file, test.text)
 		write(t, r, "CHANGELOG.md", changelog+test.changelog)
 		commit(t, r)
-		// A change that was made to main meanwhile doesn't count as this branch's.
+		// A change that was made on main after the branch began doesn't count as one of the branch.
 		git(t, r, "checkout", "--quiet", "main")
 		write(t, r, "c.go", "package a\n\nfunc C() {}\n")
 		commit(t, r)
@@ -303,10 +303,10 @@ func TestChangedName(t *testing.T) {
 	}
 }
 
-// For each module for users there are a zip and a bill of materials, which names the module's version.
+// For each published module, writeFiles writes a zip and a bill of materials, which names the module's version.
 func TestFiles(t *testing.T) {
 	toolDir = t.TempDir()
-	// standIn prints what the program for bills would print. It finds the version of a module in a file beside the module's go.mod.
+	// standIn replaces cyclonedx-gomod. It reads the versions that it writes from the files that VERSION_FILE and OTHERS_FILE name.
 	const standIn = `#!/bin/sh
 [ "$*" = "mod -json -type library -output $6 ." ] || exit 2
 echo "{\"metadata\": {\"component\": {\"name\": \"$(sed -n 's/^module //p' go.mod)\", \"version\": \"$(cat "$VERSION_FILE")\"}},` +

@@ -23,7 +23,7 @@ type module struct {
 	requires []string
 }
 
-// published reports whether the module is for users: the root, and the modules in contrib. Examples, benchmarks and tools aren't.
+// published reports whether the module is one for users: the root module, or a module in contrib. Examples, benchmarks and tools aren't published.
 func (m module) published() bool { return m.dir == "." || path.Dir(m.dir) == "contrib" }
 
 func open(dir string) (*repository, error) {
@@ -35,7 +35,7 @@ func (r *repository) join(dir string) string { return filepath.Join(r.root, file
 
 func (r *repository) git(arguments ...string) error { return run(r.root, nil, "git", arguments...) }
 
-// checkClean fails if something isn't committed.
+// checkClean returns an error if there are uncommitted changes.
 func (r *repository) checkClean() error {
 	changes, err := output(r.root, "git", "status", "--porcelain")
 	if err == nil && changes != "" {
@@ -44,7 +44,7 @@ func (r *repository) checkClean() error {
 	return err
 }
 
-// lastRelease returns the latest version that the root module is tagged with, "" if there is none.
+// lastRelease returns the latest version for which the root module has a tag, or "" if there is none.
 func (r *repository) lastRelease() (string, error) {
 	tags, err := output(r.root, "git", "tag", "--list", "v*")
 	last := ""
@@ -84,7 +84,7 @@ func (r *repository) modules() ([]module, error) {
 	return modules, nil
 }
 
-// worktree checks a revision out, in a place of its own.
+// worktree checks out a revision in a temporary directory.
 func (r *repository) worktree(revision string) (at *repository, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "filo-release-")
 	if err != nil {
@@ -102,10 +102,10 @@ func (r *repository) worktree(revision string) (at *repository, remove func(), e
 	return at, remove, nil
 }
 
-// toolDir is where the programs are that this module's go.mod pins; "" is this program's own directory.
+// toolDir is the directory of the programs that this module's go.mod pins. "" means the directory of this program.
 var toolDir string
 
-// tool returns the program that this module's go.mod pins under a name. The Makefile has it built beside this one.
+// tool returns the program that this module's go.mod pins under a name. The Makefile builds these programs into the directory of this program.
 func tool(name string) (string, error) {
 	if toolDir == "" {
 		self, err := os.Executable()
@@ -117,7 +117,7 @@ func tool(name string) (string, error) {
 	return exec.LookPath(filepath.Join(toolDir, name))
 }
 
-// run runs a command in dir, with settings added to the environment. What the command prints is in the error, if it fails.
+// run runs a command in dir, with settings added to the environment. If the command fails, the error contains its output.
 func run(dir string, settings []string, name string, arguments ...string) error {
 	command := exec.Command(name, arguments...)
 	command.Dir, command.Env = dir, append(os.Environ(), settings...)
@@ -127,7 +127,7 @@ func run(dir string, settings []string, name string, arguments ...string) error 
 	return nil
 }
 
-// output runs a command in dir and returns what it has printed.
+// output runs a command in dir and returns its standard output.
 func output(dir, name string, arguments ...string) (string, error) {
 	command := exec.Command(name, arguments...)
 	command.Dir = dir

@@ -2,8 +2,8 @@
 //
 //	typecheck darwin/arm64 linux/386
 //
-// It is for the module in the working directory, and reads everything from its source, the standard library too. `go vet` would compile
-// that for each system, which takes minutes.
+// It checks the module in the working directory. It type-checks all dependencies from source, including the standard library. `go vet` would compile
+// these for each system, which takes minutes.
 package main
 
 import (
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// check returns what is wrong with the packages of the module in a folder, for a system such as linux/386.
+// check returns the type errors in the packages of the module in a folder, for a system such as linux/386.
 func check(folder, system string) (problems []string, err error) {
 	name, processor, ok := strings.Cut(system, "/")
 	if !ok {
@@ -52,7 +52,7 @@ func check(folder, system string) (problems []string, err error) {
 	}
 	for _, p := range all {
 		for _, problem := range p.Errors {
-			if text := problem.Error(); !slices.Contains(problems, text) { // a package is there once more for its tests
+			if text := problem.Error(); !slices.Contains(problems, text) { // a package occurs twice, with and without its tests
 				problems = append(problems, text)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An error in a package or in its tests that occurs on one system is reported for that system alone, and once.
+// An error in a package or in its tests that occurs on only one system is reported for that system only, and once.
 func TestCheck(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{

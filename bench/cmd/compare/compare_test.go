@@ -56,7 +56,7 @@ func TestParseFlagsRefuses(t *testing.T) {
 	}
 }
 
-// A comparison of two revisions has many rounds in few rows, and no other peers.
+// A comparison of two revisions has few rows with many rounds, and no other peers.
 func TestBase(t *testing.T) {
 	o, err := parseFlags([]string{"-base", "main"})
 	if err != nil {
@@ -77,7 +77,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// The whole comparison runs, with two servers and one row.
+// A whole comparison runs, with two servers and one row.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds servers")

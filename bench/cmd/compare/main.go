@@ -1,4 +1,4 @@
-// Command compare measures filo beside other servers as real processes: requests per second, CPU time per request, latencies
+// Command compare measures filo and other servers, each in a separate process: requests per second, CPU time per request, latencies
 // at constant rates, memory, allocations and system calls.
 //
 //	go run ./cmd/compare -size quick      # three servers in five rows: five minutes
@@ -123,7 +123,7 @@ func findGenerators(groups []plan.Group) error {
 	return nil
 }
 
-// startDatabase starts PostgreSQL if a group needs it. If it isn't installed, such groups are left out.
+// startDatabase starts PostgreSQL if a group needs it. If PostgreSQL isn't installed, it leaves out these groups.
 func startDatabase(ctx context.Context, groups []plan.Group, stdout io.Writer) (*postgres.Server, []plan.Group, error) {
 	needed := func(g plan.Group) bool { return g.Row.Database }
 	if !slices.ContainsFunc(groups, needed) {
@@ -140,7 +140,7 @@ func startDatabase(ctx context.Context, groups []plan.Group, stdout io.Writer) (
 	return db, groups, err
 }
 
-// build builds the peers of the groups. Peers that aren't installed are left out.
+// build builds the peers of the groups. It leaves out peers that aren't installed.
 func build(ctx context.Context, o *options, groups []plan.Group, folder string, stdout io.Writer) (map[string]*peer.Peer, error) {
 	b := &peer.Builder{Module: ".", Out: folder}
 	peers := map[string]*peer.Peer{}
@@ -167,10 +167,11 @@ func build(ctx context.Context, o *options, groups []plan.Group, folder string, 
 	return peers, nil
 }
 
-// baseName is filo at another revision.
+// baseName is the name of filo at the revision of -base.
 const baseName = "filo-base"
 
-// filoTwice returns only two peers: the base and the current filo. The base comes first, so ratios are relative to it.
+// filoTwice returns the groups that have filo, with only two peers: the base and the current filo. The base comes first, so ratios are relative to
+// the base.
 func filoTwice(groups []plan.Group) (left []plan.Group) {
 	for _, g := range groups {
 		if slices.Contains(g.Peers, "filo") {
@@ -181,7 +182,7 @@ func filoTwice(groups []plan.Group) (left []plan.Group) {
 	return left
 }
 
-// tools are the versions of the other programs that are used.
+// tools returns the versions of the other programs that the comparison uses.
 func tools() map[string]string {
 	versions := map[string]string{}
 	for name, argument := range map[string]string{"wrk": "-v", "h2load": "--version", "strace": "-V", "cc": "--version"} {

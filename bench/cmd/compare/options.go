@@ -88,7 +88,7 @@ func (o *options) choose(rows, peers, kinds, procs string) error {
 	return nil
 }
 
-// list splits at commas; an empty text is nil.
+// list splits a text at commas. It returns nil for an empty text.
 func list(text string) []string {
 	if text == "" {
 		return nil

@@ -1,4 +1,4 @@
-// Package alike checks that servers give the same answers, so that none is measured with less work.
+// Package alike checks that servers send the same answers, so that none is measured while it does less work than the others.
 package alike
 
 import (
@@ -24,7 +24,7 @@ type Answer struct {
 	Body   []byte // without its coding
 	Header http.Header
 
-	Size float64 // of all of it, in bytes
+	Size float64 // of the whole response with its head, in bytes
 }
 
 // Fetch sends each request of the row over one connection to the server at base and returns the answers.
@@ -57,7 +57,7 @@ func Fetch(base string, r *row.Row) ([]Answer, error) {
 	return answers, nil
 }
 
-// patient is a connection whose server may take as long as it needs, but not pause for 20 s.
+// patient is a connection on which the server may take any time in total, but no single Read may wait for more than 20 s.
 type patient struct{ net.Conn }
 
 // Read implements net.Conn.
@@ -79,7 +79,7 @@ func exchange(conn net.Conn, reader *bufio.Reader, request *row.Request, host st
 	return read(resp, request)
 }
 
-// fetchHTTP2 is Fetch by net/http's client. The answers have no Size.
+// fetchHTTP2 is Fetch over HTTP/2, with net/http's client. It doesn't set the answers' Size.
 func fetchHTTP2(base string, r *row.Row) (answers []Answer, err error) {
 	client := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, Protocols: new(http.Protocols), DisableCompression: true}
 	client.Protocols.SetHTTP2(true)
@@ -124,8 +124,8 @@ func read(resp *http.Response, request *row.Request) (a Answer, err error) {
 	return a, nil
 }
 
-// Compare returns how the answers of two servers to a row's requests differ. The value of Date may differ, and so may the fields that the
-// row's Varies names.
+// Compare returns an error that says how the answers of two servers to a row's requests differ, or nil. The value of Date may differ, and so may the
+// fields in may and in the row's Varies.
 func Compare(r *row.Row, a, b []Answer, may ...string) error {
 	may = append(may, r.Varies...)
 	for i := range r.Requests {
@@ -152,7 +152,7 @@ func (a *Answer) compare(b *Answer, may []string) error {
 	return nil
 }
 
-// names are the fields' names, without those that may differ.
+// names returns the names of the answer's header fields, without those that may differ.
 func (a *Answer) names(may []string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(a.Header)), func(name string) bool { return slices.Contains(may, name) })
 }

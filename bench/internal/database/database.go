@@ -24,18 +24,18 @@ type Product struct {
 	Stock int    `json:"stock"`
 }
 
-// Stored is the row with that ID, from 1 to Rows.
+// Stored returns the row with that ID, which is from 1 to Rows.
 func Stored(id int) Product {
 	return Product{id, "Product " + strconv.Itoa(id), id * 37 % 1000}
 }
 
-// JSON encodes the product by encoding/json.
+// JSON encodes the product with encoding/json.
 func (p Product) JSON() []byte {
 	b, _ := json.Marshal(p) // a Product always encodes
 	return b
 }
 
-// Fill makes the table, with all rows as Stored has them.
+// Fill creates the table, with the rows that Stored returns.
 func Fill(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, "CREATE TABLE products (id integer PRIMARY KEY, name text NOT NULL, stock integer NOT NULL)")
 	if err != nil {
@@ -49,7 +49,7 @@ func Fill(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	// COPY leaves hint bits to the first reader of a row. VACUUM sets them here.
+	// After COPY, the first query that reads a row sets its hint bits. VACUUM sets them now, so that no measured query does.
 	_, err = conn.Exec(ctx, "VACUUM ANALYZE products")
 	return err
 }
@@ -57,8 +57,8 @@ func Fill(ctx context.Context, conn *pgx.Conn) error {
 // Pool is a server's connections to PostgreSQL. A nil Pool has none.
 type Pool struct{ pool *pgxpool.Pool }
 
-// Open makes a pool with the connection string of -database, nil if it is empty. All its connections are open, and each has made one query:
-// if they were opened under load, they would delay requests for most of the warm-up, and such latencies would then be measured.
+// Open opens a pool with the connection string of -database. It returns nil if the string is empty. Open opens all connections, and makes one query
+// on each. If they were opened under load, they would delay requests for most of the warm-up, and some of these latencies would be measured.
 func Open(ctx context.Context, connString string) (*Pool, error) {
 	if connString == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func openAll(ctx context.Context, pool *pgxpool.Pool) error {
 		if err != nil {
 			return err
 		}
-		defer conn.Release() // all were acquired before, so each is a different one
+		defer conn.Release() // all connections are acquired together, so each one is different
 		if _, err := read(ctx, conn, 1); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func openAll(ctx context.Context, pool *pgxpool.Pool) error {
 // Close closes the connections.
 func (p *Pool) Close() { p.pool.Close() }
 
-// read reads a row, over a connection or by a pool.
+// read reads a row from the table, with a connection or a pool.
 func read(ctx context.Context, from interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, id int) (p Product, err error) {

@@ -13,12 +13,12 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// answer is the part of an answer that has arrived. At most one answer is on its way on a connection.
+// answer is the part of an answer that has arrived. A connection waits for at most one answer at a time.
 type answer struct {
-	head    []byte // what arrived in the same piece
-	status  int    // 0 until the head is whole
-	length  int    // of the body; -1 means until the last chunk
-	matched int    // bytes of the body
+	head    []byte // with the part of the body that arrived together with it
+	status  int    // 0 until the whole head has arrived
+	length  int    // of the body; -1 if the body is chunked
+	matched int    // how many bytes of the body have arrived
 	tail    []byte // the last bytes of a chunked body
 }
 
@@ -60,7 +60,7 @@ func (a *answer) take(data []byte, want *row.Want, refusals bool) (done bool, er
 	return a.matched == a.length, nil
 }
 
-// is compares a piece with the next bytes of the expected answer.
+// is compares a piece with the next bytes of the expected body.
 func (a *answer) is(wanted, data []byte) (done bool, err error) {
 	if !bytes.HasPrefix(wanted[a.matched:], data) {
 		return false, fmt.Errorf("the answer is %.200q, and not %.200q", data, wanted[a.matched:])
@@ -69,7 +69,7 @@ func (a *answer) is(wanted, data []byte) (done bool, err error) {
 	return a.matched == len(wanted), nil
 }
 
-// bodyLength finds the length of the body, -1 if it is chunked.
+// bodyLength returns the length of the body from a head, or -1 if the body is chunked.
 func bodyLength(head []byte) (int, error) {
 	for line := range bytes.Lines(head) {
 		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(": "))
@@ -100,7 +100,7 @@ func ReadAnswer(c net.Conn, want *row.Want) error {
 	}
 }
 
-// upgrade turns a connection into a WebSocket. A fixed key and, below, a fixed mask suffice: they exist only for the sake of proxies.
+// upgrade turns a connection into a WebSocket. A fixed key and, below, a fixed mask suffice: both exist only to protect proxies.
 func upgrade(conn io.ReadWriter, target, host string) error {
 	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", target, host)
@@ -119,7 +119,8 @@ func upgrade(conn io.ReadWriter, target, host string) error {
 	return nil
 }
 
-// clientFrame is a message of size bytes, all 0, so that the mask itself is sent; serverFrame is its echo.
+// clientFrame returns a masked frame with a message of size zero bytes, so the payload is the repeated mask. serverFrame returns the frame of the
+// echo.
 func clientFrame(size int) []byte {
 	frame := append(frameHeader(size, 0x80), 0x3a, 0xc5, 0x96, 0x0f)
 	return append(frame, bytes.Repeat(frame[len(frame)-4:], size/4+1)[:size]...)
@@ -127,7 +128,7 @@ func clientFrame(size int) []byte {
 
 func serverFrame(size int) []byte { return append(frameHeader(size, 0), make([]byte, size)...) }
 
-// frameHeader begins a frame of fewer than 65,536 bytes (RFC 6455, section 5.2).
+// frameHeader returns the header of a frame of fewer than 65,536 bytes (RFC 6455, section 5.2).
 func frameHeader(size int, masked byte) []byte {
 	if size < 126 {
 		return []byte{0x82, masked | byte(size)}

@@ -12,11 +12,11 @@ import (
 	"github.com/filohttp/filo/bench/internal/proc"
 )
 
-// H2load is Wrk with HTTP/2: h2load with one thread. It checks the status of each answer, and reports no percentiles.
+// H2load runs a closed loop over HTTP/2: h2load with one thread. h2load checks the status of each answer, and reports no percentiles.
 func H2load(ctx context.Context, j *Job) (*Result, error) {
 	if j.Warmup > 0 {
 		warm, cancel := context.WithTimeout(ctx, j.Warmup)
-		j.h2load(warm, time.Hour) // ends by being killed
+		j.h2load(warm, time.Hour) // the context's end kills it
 		cancel()
 	}
 	if err := j.Window(true); err != nil {
@@ -45,7 +45,7 @@ func (j *Job) h2load(ctx context.Context, d time.Duration) (string, error) {
 	return out.String(), nil
 }
 
-// readH2load reads h2load's report. A report with an error is an error.
+// readH2load reads h2load's report. A report of failed requests is an error.
 func readH2load(out string, took time.Duration) (*Result, error) {
 	var total, started, done, succeeded, failed, errored, timeout, good float64
 	_, requests, _ := strings.Cut(out, "\nrequests: ")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newHTTP2Job is newJob with HTTP/2, over TLS or without.
+// newHTTP2Job is newJob with HTTP/2, with or without TLS.
 func newHTTP2Job(t *testing.T, secure bool) *Job {
 	j := newJob(t, func(s *httptest.Server) {
 		s.Config.Protocols = new(http.Protocols)

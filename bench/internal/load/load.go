@@ -1,11 +1,11 @@
-// Package load loads servers and times their answers. wrk runs the closed loops, in which each connection sends its next request when it
-// has the answer. Open, a small generator, does what wrk and h2load can't do:
+// Package load puts load on servers and measures the latencies of their answers. wrk runs the closed loops, in which each connection sends its next
+// request when the answer has arrived. Open, a small load generator, does what wrk and h2load can't do:
 //
-//   - A constant rate, with latencies that count from when a request was due, so that a server which stalls is seen to stall (no
-//     coordinated omission). wrk has closed loops only. h2load has --rps, but counts from when it sent a request, and sends all of
-//     the last ten milliseconds at once: of 5,000 requests at 1,000 per second to a server that stalled for 300 ms in each second,
-//     its log had 60 that took more than 10 ms.
-//   - WebSockets, which neither has.
+//   - A constant rate. A latency is measured from the moment at which the request was due, so a server's stalls show (no coordinated
+//     omission). wrk has only closed loops. h2load has --rps, but measures from the moment at which it sent a request, and sends all
+//     requests of the last ten milliseconds at once: of 5,000 requests at 1,000 per second to a server that stalled for 300 ms in each
+//     second, its log had 60 that took more than 10 ms.
+//   - WebSockets, which neither of them supports.
 package load
 
 import (
@@ -27,18 +27,18 @@ type Job struct {
 	Duration time.Duration // whole seconds for Wrk
 	// MaxLateness is how late Open itself may be, at the 99th percentile.
 	MaxLateness time.Duration
-	CPUs        []int // the processors that the generator is bound to, none for all
+	CPUs        []int // the processors to which the generator is bound; empty: all
 	// Window is called when the measured time begins, and when it ends.
 	Window func(begin bool) error
 }
 
 // Result is the result of a run without an error.
 type Result struct {
-	Answers float64 // of status 200 in Seconds
-	Refused float64 // of status 503 in Seconds
+	Answers float64 // answers with status 200 in Seconds
+	Refused float64 // answers with status 503 in Seconds
 	Seconds float64 // between the calls to Window
-	Size    float64 // of an answer with its head, in bytes, on average; 0 if the generator doesn't say
-	Late    float64 // p99 of the lateness of Open itself, in ms
+	Size    float64 // average size of an answer with its head, in bytes; 0 if the generator doesn't report it
+	Late    float64 // how late Open itself was, at the 99th percentile, in ms
 
 	Latency, RefusedLatency Percentiles
 }

@@ -22,7 +22,7 @@ import (
 
 const greeting = "hello"
 
-// newJob returns a job for a server that greets, answers with the length of bodies, and has a WebSocket that echoes.
+// newJob returns a job for a server that answers with a greeting or with the length of a body, and has a WebSocket that echoes.
 func newJob(t *testing.T, start func(*httptest.Server)) *Job {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -60,7 +60,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// openCalm is Open, repeated if the machine was too busy to keep the rate, or to answer at all within the window.
+// openCalm is Open, repeated if the machine was too busy to sustain the rate, or to answer any request within the window.
 func openCalm(t *testing.T, j *Job) (r *Result, err error) {
 	for range 10 {
 		r, err = Open(t.Context(), j)
@@ -126,8 +126,8 @@ func TestOpenTLS(t *testing.T) {
 	}
 }
 
-// A latency counts from when the request was due: if a server stalls for a fifth of a second, all twenty requests that are due meanwhile
-// are late, although the only connection could send just one of them.
+// A latency is measured from the moment at which the request was due. If a server stalls for a fifth of a second, all twenty requests that are due
+// during the stall are late, although the only connection could send just one of them.
 func TestOpenCountsFromWhenDue(t *testing.T) {
 	j := newJob(t, (*httptest.Server).Start)
 	var asked atomic.Int64
@@ -143,13 +143,13 @@ func TestOpenCountsFromWhenDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of a hundred requests twenty had to wait, the tenth of them for a hundred milliseconds: p99 is nearly the whole stall.
+	// Twenty of a hundred requests had to wait, the tenth of them for a hundred milliseconds. So p99 is nearly the whole stall.
 	if r.Latency.P99 < 150 {
 		t.Errorf("p99 is %v ms", r.Latency.P99)
 	}
 }
 
-// Refusals are counted apart if the job allows them, and are an error otherwise.
+// Refusals are counted separately if the job allows them. Otherwise they are an error.
 func TestOpenRefusals(t *testing.T) {
 	j := newJob(t, (*httptest.Server).Start)
 	j.Row.Requests = append(j.Row.Requests, row.Request{Target: "/busy"})
@@ -218,7 +218,7 @@ func TestOpenServerGone(t *testing.T) {
 	}
 }
 
-// An answer is read in the same way, into whatever pieces it is cut.
+// The result of reading an answer doesn't depend on the pieces in which it arrives.
 func TestAnswer(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nDate: x\r\n"
 	for _, c := range []struct {
@@ -301,7 +301,7 @@ func TestWrk(t *testing.T) {
 	}
 }
 
-// A report with errors, or with an unexpected number of bytes, is an error.
+// read fails for a report with errors, or with an unexpected number of bytes.
 func TestRead(t *testing.T) {
 	const before = "Running 1s test\nRequests/sec: 5\n\n"
 	for _, c := range []struct{ says, want string }{

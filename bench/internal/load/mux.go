@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mux is a connection of HTTP/2. Each stream that may be open at once is a conn of the loop, without a socket of its own.
+// mux is an HTTP/2 connection. For each stream that may be open at the same time, the loop has a conn without a socket.
 type mux struct {
 	conn    *conn // the socket
 	block   []byte
@@ -18,10 +18,10 @@ type mux struct {
 	next    uint32 // the next stream
 	streams map[uint32]*conn
 	fields  *hpack.Decoder
-	status  string // of the block that is decoded
+	status  string // of the header block that was decoded last
 }
 
-// openMux opens a connection for as many streams as the row has. Its windows are so large that they needn't be updated.
+// openMux opens a connection for the row's number of streams. The windows are so large that they never need an update.
 func (l *loop) openMux() error {
 	m := &mux{conn: &conn{loop: l, index: len(l.muxes), fd: -1}, next: 1, streams: map[uint32]*conn{}}
 	m.fields = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
@@ -35,7 +35,7 @@ func (l *loop) openMux() error {
 		scheme = "https"
 	}
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", scheme}, {":authority", l.host}, {":path", l.Row.Requests[0].Target}} {
-		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: f[0] == ":authority"}) // so that each block is the same
+		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: f[0] == ":authority"}) // not indexed, so that the block stays valid
 	}
 	l.muxes = append(l.muxes, m)
 	if err := m.conn.open(); err != nil {
@@ -54,7 +54,7 @@ func (l *loop) openMux() error {
 	return m.conn.flush()
 }
 
-// appender is an io.Writer.
+// appender is an io.Writer that appends to a slice.
 type appender struct{ b *[]byte }
 
 // Write implements io.Writer.
@@ -63,7 +63,7 @@ func (a appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send begins to send a request on the next stream, for c.
+// send starts to send a request for c, on the next stream.
 func (m *mux) send(c *conn, due int64) error {
 	c.asked++
 	c.due, c.busy, c.answer = due, true, answer{}
@@ -75,7 +75,7 @@ func (m *mux) send(c *conn, due int64) error {
 	return err
 }
 
-// frame sends a frame, after the bytes that the socket hasn't taken yet.
+// frame queues a frame after the bytes that the socket hasn't accepted yet, and sends what it can.
 func (m *mux) frame(kind http2.FrameType, flags http2.Flags, stream uint32, payload []byte) error {
 	m.out = append(m.out[:0], m.conn.out...)
 	m.out = binary.BigEndian.AppendUint32(m.out, uint32(len(payload))<<8|uint32(kind))
@@ -113,12 +113,12 @@ func (m *mux) ready(events uint32) error {
 	return nil
 }
 
-// take takes a frame.
+// take handles a frame from the server.
 func (m *mux) take(kind http2.FrameType, flags http2.Flags, stream uint32, payload []byte) error {
 	c, want := m.streams[stream], m.conn.loop.Row.Requests[0].Want.Body
 	switch kind {
 	case http2.FrameSettings, http2.FramePing:
-		if flags.Has(http2.FlagSettingsAck) { // as that of PING
+		if flags.Has(http2.FlagSettingsAck) { // PING's ACK flag has the same value
 			return nil
 		}
 		if kind == http2.FrameSettings {
@@ -141,7 +141,7 @@ func (m *mux) take(kind http2.FrameType, flags http2.Flags, stream uint32, paylo
 	default:
 		return fmt.Errorf("the server sends %v for stream %d: %.100q", kind, stream, payload)
 	}
-	if flags.Has(http2.FlagDataEndStream) { // as that of HEADERS
+	if flags.Has(http2.FlagDataEndStream) { // HEADERS' END_STREAM flag has the same value
 		if c.answer.matched != len(want) {
 			return fmt.Errorf("the answer ends after %d of %d bytes", c.answer.matched, len(want))
 		}

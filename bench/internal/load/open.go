@@ -24,21 +24,21 @@ import (
 // patience is how long Open waits for the last answers.
 const patience = 5 * time.Second
 
-// loop is the state of Open: one thread and one epoll set. Its times are in nanoseconds since it began.
+// loop is the state of Open: one thread and one epoll set. Its times are in nanoseconds since started.
 type loop struct {
 	*Job
 	host     string
 	address  unix.SockaddrInet4
-	raw      [][]byte // of the requests
+	raw      [][]byte // the requests as bytes
 	last     []byte   // the request that closes a connection
-	echo     []byte   // the frame that answers a message, nil for HTTP
-	turn     int      // of the requests
+	echo     []byte   // the frame with which the server echoes a message; nil without WebSockets
+	turn     int      // index in raw of the next request
 	epoll    int
-	conns    []*conn    // with HTTP/2 one for each stream
-	muxes    []*mux     // the connections of HTTP/2
-	free     chan *conn // connections that wait for a request; it has room for all
-	freed    int64      // since when a connection is free
-	busy     int        // requests on their way
+	conns    []*conn    // over HTTP/2 one for each stream
+	muxes    []*mux     // the HTTP/2 connections
+	free     chan *conn // connections without a request in flight; the channel has room for all
+	freed    int64      // when free was last empty and a connection became free
+	busy     int        // requests in flight
 	due      float64    // when the next request is due
 	interval float64    // time between requests, 0 in a closed loop
 	buffer   []byte
@@ -46,26 +46,26 @@ type loop struct {
 	started          time.Time
 	begin, end       int64 // of the measured time
 	answers, refused atomic.Int64
-	expected, kept   int // requests due in the measured time, and how many of them were answered in it
+	expected, kept   int // how many requests were due in the measured time, and how many of them were answered within that time
 
 	latency, refusals, late *hdrhistogram.Histogram
 }
 
-// Open sends requests at the job's rate, spread evenly, or messages in a closed loop, and compares every answer with the expected one. The
-// first error ends the run. A request is due at its time, even if it must wait for a free connection. If connections are closed, a latency
-// includes the establishment of the next connection. It is also an error if the generator itself was late, or if fewer than 99 % of the
-// requests due in the measured time were answered in it.
+// Open sends requests at the job's rate, evenly spread, or runs a closed loop. It compares every answer with the expected one. The first error ends
+// the run. If a request must wait for a free connection, its latency includes the wait. If the row closes connections, the latency also includes
+// opening the next one. Open also fails if it was itself late, or if fewer than 99 % of the requests that were due in the measured time were answered
+// within that time.
 func Open(ctx context.Context, j *Job) (*Result, error) {
 	l := &loop{
 		Job: j, free: make(chan *conn, j.Row.Connections*max(j.Row.Streams, 1)), buffer: make([]byte, 256<<10),
 		latency: histogram(), refusals: histogram(), late: histogram(),
 	}
-	// Garbage collection is off, so that nothing stops the loop; it allocates little in a few seconds.
+	// Garbage collection is off, so that it doesn't stop the loop, which allocates little in a few seconds.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ready, ran := make(chan struct{}), make(chan error, 1)
 	ctx, stop := context.WithCancelCause(ctx)
 	go func() {
-		runtime.LockOSThread() // and the thread, whose settings have changed, ends with the goroutine
+		runtime.LockOSThread() // without an unlock, the thread and its changed settings end with the goroutine
 		err := l.run(ctx, ready)
 		if err != nil {
 			stop(err)
@@ -97,7 +97,7 @@ func histogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(time
 
 func (l *loop) now() int64 { return int64(time.Since(l.started)) }
 
-// watch calls Window at the right times, and counts the answers in between.
+// watch calls Window at the beginning and the end of the measured time, and counts the answers between them.
 func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error {
 	select {
 	case <-ctx.Done():
@@ -122,7 +122,7 @@ func (l *loop) watch(ctx context.Context, ready chan struct{}, r *Result) error 
 	return nil
 }
 
-// run opens the connections, and continues until everything that was due has an answer.
+// run opens the connections, and continues until every request that was due has an answer.
 func (l *loop) run(ctx context.Context, ready chan struct{}) error {
 	if err := bePunctual(l.CPUs); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (l *loop) send() error {
 	return nil
 }
 
-// open makes the connections.
+// open opens the connections.
 func (l *loop) open() (err error) {
 	_, l.host, _ = strings.Cut(l.Base, "://")
 	address, err := netip.ParseAddrPort(l.host)
@@ -243,24 +243,24 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// conn is a connection, and after its end the connection that replaces it.
+// conn is a connection. When it ends, the same conn is reused for the connection that replaces it.
 type conn struct {
 	loop   *loop
 	index  int
 	fd     int // -1 if it isn't open
 	io     io.ReadWriter
 	asked  int   // requests on this socket
-	turn   int   // of the request in progress
-	due    int64 // when that was
+	turn   int   // index of the request in flight
+	due    int64 // when that request was due
 	out    []byte
 	answer answer
 	busy   bool
-	mux    *mux // HTTP/2: the connection whose stream it is; nil otherwise
+	mux    *mux // over HTTP/2, the connection to which this stream belongs; nil otherwise
 }
 
-// socket reads and writes for a conn, directly or below TLS. EAGAIN is an error after which crypto/tls can go on.
+// socket reads and writes for a conn, directly or below TLS. It returns EAGAIN as an error after which crypto/tls can continue.
 type socket struct {
-	net.Conn // nil: crypto/tls calls nothing else
+	net.Conn // nil, since crypto/tls calls only Read and Write
 	fd       int
 }
 
@@ -277,7 +277,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// connect begins to connect. Writes before the connection is established get EAGAIN.
+// connect starts to connect. Until the connection is established, writes fail with EAGAIN.
 func (c *conn) connect(flags int) (err error) {
 	if c.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|flags, 0); err != nil {
 		return err
@@ -294,7 +294,7 @@ func (c *conn) connect(flags int) (err error) {
 	return unix.EpollCtl(c.loop.epoll, unix.EPOLL_CTL_ADD, c.fd, &unix.EpollEvent{Events: events, Fd: int32(c.index)})
 }
 
-// open connects and makes the TLS and WebSocket handshakes, and waits for all of these.
+// open connects, performs the TLS and WebSocket handshakes, and waits until these are complete.
 func (c *conn) open() error {
 	if err := c.connect(0); err != nil {
 		return err
@@ -319,7 +319,7 @@ func (c *conn) open() error {
 	return unix.SetNonblock(c.fd, true)
 }
 
-// send begins to send the next request.
+// send starts to send the next request.
 func (c *conn) send(due int64) error {
 	l := c.loop
 	if c.mux != nil {
@@ -348,7 +348,7 @@ func (c *conn) flush() error {
 	for len(c.out) > 0 {
 		n, err := c.io.Write(c.out)
 		if err == unix.EAGAIN {
-			return nil // the event comes when there is room
+			return nil // epoll reports an event when there is room
 		}
 		if err != nil {
 			return err
@@ -378,7 +378,7 @@ func (c *conn) ready(events uint32) error {
 			return err
 		}
 		if n < len(c.loop.buffer) && events&^unix.EPOLLOUT == unix.EPOLLIN && !c.loop.Row.TLS {
-			return nil // more would be another event
+			return nil // epoll reports another event when more arrives
 		}
 	}
 	return nil
@@ -398,7 +398,7 @@ func (c *conn) take(data []byte) (err error) {
 	return err
 }
 
-// answered ends the request.
+// answered records the latency of the request, and makes the connection free.
 func (c *conn) answered() {
 	l := c.loop
 	now := l.now()
@@ -425,8 +425,8 @@ func (c *conn) answered() {
 	l.free <- c
 }
 
-// bePunctual sets up the calling thread. Its timers end on time, instead of up to 50 µs late. It gets short time slices, which the
-// scheduler grants sooner when a thread wakes up (since Linux 6.12). And it is bound to processors.
+// bePunctual configures the calling thread. Its timers fire on time, instead of up to 50 µs late. It requests short time slices, since the scheduler
+// then runs the thread sooner when it wakes up (since Linux 6.12). And it binds the thread to processors.
 func bePunctual(cpus []int) error {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	if attributes, err := unix.SchedGetAttr(0, 0); err == nil {
@@ -436,7 +436,7 @@ func bePunctual(cpus []int) error {
 	return proc.Bind(cpus)
 }
 
-// epollWait waits for events as exactly as the kernel can.
+// epollWait waits for events, with the most exact time-out that the kernel offers.
 func epollWait(epoll int, events []unix.EpollEvent, d time.Duration) (int, error) {
 	timeout := unix.NsecToTimespec(int64(max(0, d)))
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),

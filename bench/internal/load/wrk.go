@@ -22,17 +22,17 @@ import (
 //go:embed wrk.lua
 var script []byte
 
-// report is the output of the script. Micros is the duration of the run, and percentiles.
+// report is the output of wrk's script. Micros has the duration of the run and three percentiles, in microseconds.
 type report struct {
 	Answers, Bytes, Errors float64
 	Micros                 [4]float64
 }
 
 // Wrk runs a closed loop: wrk with one thread, after a warm-up by another wrk. wrk checks the status of each answer. The number of bytes
-// shows whether all bodies have the right length; alike.Fetch has compared the answers themselves. CPU time in the window includes opening
-// the connections. Where a row closes connections, every n-th of all requests does it, on whatever connection. To its latencies wrk adds
-// the latencies of requests that a connection would have sent while it waited for a slow answer. For pipelined requests it counts latencies
-// wrongly, so there are none here.
+// shows whether all bodies have the right length; alike.Fetch has compared the answers themselves. CPU time in the window includes opening the
+// connections. If a row closes connections, every n-th request of all closes its connection, rather than every n-th request of a connection. For a
+// slow answer wrk also adds the latencies of the requests that the connection would have sent during the wait. For pipelined requests wrk's latencies
+// are wrong, so the result has none.
 func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	folder, err := os.MkdirTemp("", "filo-wrk")
 	if err != nil {
@@ -55,7 +55,7 @@ func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	}
 	if j.Warmup > 0 {
 		warm, cancel := context.WithTimeout(ctx, j.Warmup)
-		j.wrk(warm, data, program, time.Hour) // ends by being killed
+		j.wrk(warm, data, program, time.Hour) // the context's end kills it
 		cancel()
 	}
 	if err := j.Window(true); err != nil {
@@ -87,9 +87,9 @@ func (j *Job) wrk(ctx context.Context, data, program string, d time.Duration) (s
 	return out.String(), nil
 }
 
-// pieces are what wrk sends, one after the other: single requests, or groups of pipelined ones.
+// pieces returns the byte sequences that wrk sends, one after the other: single requests, or groups of pipelined ones.
 func pieces(r *row.Row, host string) (all [][]byte) {
-	if len(r.Requests) > 1 { // each on a connection that stays
+	if len(r.Requests) > 1 { // rows with several requests never close connections
 		for i := range r.Requests {
 			all = append(all, r.Requests[i].Raw(host, false))
 		}
@@ -102,8 +102,8 @@ func pieces(r *row.Row, host string) (all [][]byte) {
 	return all
 }
 
-// read reads wrk's report. A report with an error is an error: figures from such a run mean nothing, since a failed request is often a
-// quick one. So is a report whose bytes aren't a number of whole answers of that size, plus parts of up to inFlight more.
+// read reads wrk's report. It fails if the report has errors: figures from such a run mean nothing, since a failed request is often a quick one. It
+// also fails if the number of bytes doesn't fit the number of answers of that size, plus parts of up to inFlight more.
 func read(out string, size, inFlight float64) (*Result, error) {
 	var r report
 	_, line, found := strings.Cut(out, "\n{")
@@ -116,7 +116,7 @@ func read(out string, size, inFlight float64) (*Result, error) {
 	switch {
 	case r.Errors > 0 || r.Answers == 0:
 		return nil, fmt.Errorf("wrk met %.0f errors, and had %.0f answers", r.Errors, r.Answers)
-	case r.Bytes < 0.95*r.Answers*size || r.Bytes > 1.2*(r.Answers+inFlight)*size: // Connection: close makes a difference
+	case r.Bytes < 0.95*r.Answers*size || r.Bytes > 1.2*(r.Answers+inFlight)*size: // answers with Connection: close have another size
 		return nil, fmt.Errorf("%.0f answers of %.0f bytes each had %.0f bytes", r.Answers, size, r.Bytes)
 	}
 	m := r.Micros

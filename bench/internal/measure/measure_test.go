@@ -12,7 +12,7 @@ func record(peer string, value float64) Record {
 	return Record{Cell: Cell{Kind: Peak, Row: "json", Peer: peer, Hash: "abc", Seconds: 1}, Figures: map[string]float64{CPU: value}}
 }
 
-// Added records are there when the file is opened again, without a line that was cut off. A record with another hash belongs to another
+// When the file is opened again, it has the added records, without an incomplete last line. A record with another hash belongs to another
 // cell.
 func TestStore(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "folder", "results.jsonl")

@@ -1,4 +1,4 @@
-// Package measure measures one run of one server after the other, and keeps the figures.
+// Package measure runs one measurement of one server at a time, and stores the figures.
 package measure
 
 import (
@@ -15,8 +15,8 @@ type Kind string
 
 // The kinds.
 const (
-	Peak     Kind = "peak"     // a closed loop, or the measurement of the row's own kind
-	Rate     Kind = "rate"     // an open loop at a part of the slowest server's peak
+	Peak     Kind = "peak"     // a closed loop or, for idle, mixed and overload rows, the measurement for that kind of row
+	Rate     Kind = "rate"     // an open loop, at a percentage of the slowest server's peak
 	Syscalls Kind = "syscalls" // a closed loop under strace
 )
 
@@ -29,9 +29,9 @@ type Cell struct {
 	Row     string `json:"row"`
 	Peer    string `json:"peer"`
 	Hash    string `json:"hash"`              // of the peer
-	Pinned  bool   `json:"pinned,omitempty"`  // server and generator have a processor each
+	Pinned  bool   `json:"pinned,omitempty"`  // server and generator are each bound to one processor
 	Procs   int    `json:"procs,omitempty"`   // GOMAXPROCS; 0 is the server's own default
-	Percent int    `json:"percent,omitempty"` // of the slowest server's peak
+	Percent int    `json:"percent,omitempty"` // for Rate: the rate as a percentage of the slowest server's peak
 	Seconds int    `json:"seconds"`
 }
 
@@ -63,17 +63,17 @@ const (
 	Refused     = "refused/s"
 	RefusedP50  = "refused-p50-ms"
 	RefusedP99  = "refused-p99-ms"
-	Stolen      = "stolen-%" // what the machine's host took of the processors' time
+	Stolen      = "stolen-%" // the share of the processors' time that the machine's host took
 )
 
 // Store keeps records in a file of JSON lines, and in memory.
 type Store struct {
-	file    *os.File // nil keeps nothing
+	file    *os.File // nil: records are kept only in memory
 	records map[Cell][]Record
 }
 
-// Open reads the records of a file, and creates the file if there is none. An empty name keeps them in memory only. With fresh the file is
-// emptied. A last line that was cut off is dropped.
+// Open reads the records of a file, and creates the file if there is none. An empty name keeps them in memory only. With fresh, Open empties the
+// file. It drops an incomplete last line.
 func Open(name string, fresh bool) (*Store, error) {
 	s := &Store{records: map[Cell][]Record{}}
 	if name == "" {
@@ -97,7 +97,7 @@ func Open(name string, fresh bool) (*Store, error) {
 	return s, nil
 }
 
-// read leaves the file at the end of its last whole line.
+// read reads the records, and truncates the file after its last whole line.
 func (s *Store) read() error {
 	lines, size := bufio.NewReader(s.file), int64(0)
 	for number := 1; ; number++ {
@@ -119,7 +119,7 @@ func (s *Store) read() error {
 	return err
 }
 
-// Add keeps a record.
+// Add stores a record.
 func (s *Store) Add(r Record) error {
 	s.records[r.Cell] = append(s.records[r.Cell], r)
 	if s.file == nil {
@@ -136,7 +136,7 @@ func (s *Store) Add(r Record) error {
 // Empty reports whether there are no records.
 func (s *Store) Empty() bool { return len(s.records) == 0 }
 
-// Records are a cell's records, in the order in which they were added. They must not be changed.
+// Records returns a cell's records, in the order in which they were added. The caller must not change them.
 func (s *Store) Records(c Cell) []Record { return s.records[c] }
 
 // Spread is the median of a figure, and its smallest and largest value.
@@ -163,8 +163,8 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// MiddleMean is the mean of the middle half: of three values the middle one, of five the middle three, of thirteen the middle seven. Like
-// the median it isn't moved by a few outliers, and it varies less from one measurement to the next. There must be one value at least.
+// MiddleMean returns the mean of the middle half: of three values the middle one, of five the middle three, of thirteen the middle seven. Like the
+// median it is insensitive to a few outliers, and it varies less between measurements than the median. There must be one value at least.
 func MiddleMean(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	outer := (len(sorted) + 1) / 4

@@ -20,14 +20,14 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// Runner runs cells.
+// Runner runs the measurements of cells.
 type Runner struct {
 	Files    string // a folder with row.Files
 	Database string // the connection string of package postgres
 	Warmup   time.Duration
 	// MaxLateness is how late the generator may be, at the 99th percentile, for a run at a constant rate to count.
 	MaxLateness time.Duration
-	// Patience is how much longer a run may take than its warm-up and what it measures.
+	// Patience is how much longer a run may take than its warm-up and its measured time together.
 	Patience time.Duration
 }
 
@@ -49,7 +49,7 @@ type run struct {
 	begun     time.Time
 }
 
-// Run starts the peer, measures the cell, and ends the peer. rate is for a cell of kind Rate. A run with errors has no record.
+// Run starts the peer, measures the cell, and ends the peer. rate is for a cell of kind Rate. If the run fails, the caller must not use the record.
 func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, rate float64) (Record, error) {
 	one := &run{Runner: r, cell: cell, row: of, peer: p, rate: rate, record: Record{Cell: cell, Figures: map[string]float64{}}}
 	options := r.Options(of)
@@ -82,10 +82,10 @@ func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, 
 
 var errPatience = errors.New("the run didn't end, and was ended")
 
-// duration is how long the cell is measured.
+// duration returns how long the cell is measured.
 func (r *run) duration() time.Duration { return time.Duration(r.cell.Seconds) * time.Second }
 
-// Options are the options with which a row's server is started.
+// Options returns the options with which the server for a row is started.
 func (r *Runner) Options(of *row.Row) peer.Options {
 	o := peer.Options{Args: of.Args, HTTP2: of.Streams > 0, TLS: of.TLS, Files: r.Files}
 	if of.Database {
@@ -104,7 +104,8 @@ func MakeFiles(folder string) error {
 	return nil
 }
 
-// cpus are the processors of the server or of the generator: the last and the first one, if they are pinned.
+// cpus returns the processors to which the server or the generator is bound. If they are pinned, the server has the last one and the generator the
+// first one. nil means all.
 func (r *run) cpus(server bool) []int {
 	all := proc.CPUs()
 	switch {
@@ -116,7 +117,7 @@ func (r *run) cpus(server bool) []int {
 	return all[:1]
 }
 
-// load loads the server as the row and the cell require.
+// load runs the load that the row and the cell require.
 func (r *run) load(ctx context.Context) (*load.Result, error) {
 	j := &load.Job{
 		Base: r.server.Base, Row: r.row, Rate: r.rate, Warmup: r.Warmup, Duration: r.duration(),
@@ -134,7 +135,7 @@ func (r *run) load(ctx context.Context) (*load.Result, error) {
 	return load.Wrk(ctx, j)
 }
 
-// window is a job's Window.
+// window is the function Window of the jobs.
 func (r *run) window(begin bool) error {
 	usage, err := proc.ReadUsage(r.server.Processes())
 	if err != nil {
@@ -154,7 +155,7 @@ func (r *run) window(begin bool) error {
 	return err
 }
 
-// perRequest sets the figures of the resources that the server has used in the window, divided by the number of requests.
+// perRequest records the resources that the server has used in the window, divided by the number of requests.
 func (r *run) perRequest(requests float64) error {
 	f := r.record.Figures
 	f[CPU] = float64(r.usage.CPU) / float64(time.Microsecond) / requests
@@ -170,8 +171,8 @@ func (r *run) perRequest(requests float64) error {
 	return err
 }
 
-// loaded is a closed loop or, for cells and rows with a rate, an open one. In an overload, throughput counts only good answers, and CPU
-// time is divided by all answers.
+// loaded measures a closed loop or, for cells and rows with a rate, an open one. Under overload, throughput counts only answers with status 200, and
+// CPU time is divided by the number of all answers.
 func (r *run) loaded(ctx context.Context) error {
 	result, err := r.load(ctx)
 	if err != nil {
@@ -192,7 +193,7 @@ func (r *run) loaded(ctx context.Context) error {
 	return r.perRequest(result.Answers + result.Refused)
 }
 
-// answers sets the number of answers and their latencies.
+// answers records the number of answers and their latencies.
 func (r *run) answers(result *load.Result) {
 	f, l := r.record.Figures, result.Latency
 	f[Throughput] = result.Answers / result.Seconds
@@ -204,7 +205,8 @@ func (r *run) answers(result *load.Result) {
 	}
 }
 
-// mixed has blocking requests in the background. Those in the measured time count only for the CPU time.
+// mixed measures quick requests while blocking requests run in the background. The blocking ones in the measured time count only for the CPU time per
+// request.
 func (r *run) mixed(ctx context.Context) error {
 	asleep := *r.row
 	asleep.Requests = []row.Request{{Target: "/mixed/sleep", Want: r.row.Requests[0].Want}}
@@ -241,8 +243,8 @@ func (r *run) mixed(ctx context.Context) error {
 // settle is the pause between the last answer and reading the server's memory.
 const settle = 300 * time.Millisecond
 
-// idle opens many connections, one after the other, each of which makes a request and then waits. It reads the memory before and after, and
-// in the end makes requests on all at once. wrk and h2load have no idle connections.
+// idle opens many connections, one after the other, makes a request on each, and leaves it idle. It reads the server's memory before and after. At
+// the end it makes requests on all connections at once. wrk and h2load don't support idle connections.
 func (r *run) idle() error {
 	_, address, _ := strings.Cut(r.server.Base, "://")
 	request := r.row.Requests[0].Raw(address, false)
@@ -278,14 +280,14 @@ func (r *run) idle() error {
 	return r.burst(conns, request, want)
 }
 
-// settled is the server's memory without memory-mapped files.
+// settled returns the server's memory, without memory-mapped files, after a pause of settle.
 func (r *run) settled() (float64, error) {
 	time.Sleep(settle)
 	_, anonymous, err := proc.ReadMemory(r.server.Processes())
 	return float64(anonymous), err
 }
 
-// burst sends requests on all connections at once.
+// burst sends a request on all connections at once, and measures the answers.
 func (r *run) burst(conns []net.Conn, request []byte, want *row.Want) error {
 	if err := r.window(true); err != nil {
 		return err
@@ -310,7 +312,7 @@ func (r *run) burst(conns []net.Conn, request []byte, want *row.Want) error {
 	return r.perRequest(float64(len(conns)))
 }
 
-// traced counts the server's system calls in a separate run, since tracing slows the server. It includes the calls that open and close the
+// traced counts the server's system calls in a separate run, since tracing slows the server. The count includes the calls that open and close the
 // row's connections.
 func (r *run) traced(ctx context.Context) error {
 	args := []string{"-f", "-c", "-U", "calls,name"}
@@ -331,7 +333,7 @@ func (r *run) traced(ctx context.Context) error {
 		result, err = r.load(ctx)
 	}
 	cmd.Process.Signal(syscall.SIGINT)
-	cmd.Wait() // it ends by the signal
+	cmd.Wait() // the signal ends it
 	if err != nil {
 		return fmt.Errorf("under strace: %w", err)
 	}

@@ -23,7 +23,7 @@ type Kind int
 const (
 	Go        Kind = iota // a program in servers/, started with site.Flags
 	C                     // limit/epoll.c
-	Installed             // an installed program, with our configuration
+	Installed             // an installed program, with a configuration from this package
 )
 
 // Peer is a server in the comparison.
@@ -31,15 +31,15 @@ type Peer struct {
 	Name string
 	Kind Kind
 
-	// Peculiarities are the fields in which the answers differ from the others' with any configuration.
+	// Peculiarities are header fields that differ from those of the other peers with any configuration.
 	Peculiarities []string
 
-	folder string   // of its program in servers/
+	folder string   // where its program is in servers/
 	module string   // the module whose version is the peer's
-	args   []string // its own arguments, in front of the row's
+	args   []string // arguments of the peer, in front of the row's arguments
 
-	// Program is the file that is run; Version and Hash are known after the build. Hash covers the program and everything else that
-	// determines its behaviour: figures with another hash belong to another program.
+	// Program is the executable. Build sets Version and Hash. Hash covers the program and everything else that determines its behaviour: figures with
+	// another hash belong to another program.
 	Program, Version, Hash string
 }
 
@@ -69,19 +69,19 @@ func Names() []string {
 	return names
 }
 
-// IsGo reports whether the peer is a Go program that isn't included only for reference.
+// IsGo reports whether the peer is a Go program. Other peers are included only for reference.
 func (p *Peer) IsGo() bool { return p.Kind == Go }
 
 // Builder builds peers.
 type Builder struct {
 	Module string // the folder of the bench module
-	Out    string // where programs go
+	Out    string // where programs are written
 }
 
 // ErrMissing means that a program isn't installed.
 var ErrMissing = errors.New("neither in PATH nor in /usr/sbin: `apt-get install` has it on Debian")
 
-// Build builds the peer called name. If it is a program that isn't installed, the error is ErrMissing.
+// Build builds the peer called name. The error is ErrMissing if the peer is a program that isn't installed.
 func (b *Builder) Build(ctx context.Context, name string) (*Peer, error) {
 	p, err := find(name)
 	if err != nil {
@@ -114,14 +114,14 @@ func find(name string) (*Peer, error) {
 	return nil, fmt.Errorf("there is no peer %q, only %s", name, strings.Join(Names(), ", "))
 }
 
-// goBuild builds without the state of the repository, so that the same source in the same folder gives the same program.
+// goBuild builds a Go program without the repository's state in it, so that the same source in the same folder results in the same program.
 func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
 	if err := run(ctx, b.Module, "go", "build", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder); err != nil {
 		return err
 	}
 	version := []string{"go", "list", "-m", "-f", "{{.Version}}", p.module}
 	switch p.folder {
-	case "filo": // its commit, with "+" if it has been changed since
+	case "filo": // its commit, with "+" if the source has changed since
 		version = []string{"git", "describe", "--always", "--dirty=+"}
 	case "nethttp":
 		version = []string{"go", "env", "GOVERSION"}
@@ -130,7 +130,7 @@ func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
 	return nil
 }
 
-// output returns the output of a program, without the space around it.
+// output returns the output of a program, without white space around it.
 func (b *Builder) output(ctx context.Context, command ...string) string {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = b.Module
@@ -151,7 +151,7 @@ func (p *Peer) locate() (err error) {
 	}
 	argument := "-v"
 	if p.Name == "nghttpd" {
-		argument = "--version" // -v makes it serve, and print much
+		argument = "--version" // with -v it would serve
 	}
 	p.Version = proc.Version(p.Program, argument)
 	return nil
@@ -178,8 +178,8 @@ func run(ctx context.Context, folder, program string, args ...string) error {
 	return nil
 }
 
-// BuildRevision builds filo's server with a revision of filo. If today's server can be built with that revision, it is used, so that only
-// filo differs; otherwise it is the revision's own server.
+// BuildRevision builds filo's server program with a revision of filo. If the current server program compiles with that revision, BuildRevision uses
+// it, so that only filo differs. Otherwise it uses the revision's server program.
 func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Peer, error) {
 	p := &Peer{Name: name, folder: "filo", Program: filepath.Join(b.Out, name)}
 	if p.Version = b.output(ctx, "git", "rev-parse", "--short", "--verify", revision+"^{commit}"); p.Version == "?" {
@@ -204,10 +204,10 @@ func (b *Builder) BuildRevision(ctx context.Context, name, revision string) (*Pe
 	return p, err
 }
 
-// localReplace is a replacement in go.mod by a folder of the repository above the module.
+// localReplace matches a replace directive in go.mod whose target is a folder of the repository above the module.
 var localReplace = regexp.MustCompile(`(?m)=>\s*\.\./?(\S*)$`)
 
-// buildToday builds the server program of this source tree with the packages of another one, tree.
+// buildToday builds the current server program with the packages of another source tree.
 func (b *Builder) buildToday(ctx context.Context, p *Peer, tree string) error {
 	mod, noMod := os.ReadFile(filepath.Join(b.Module, "go.mod"))
 	sum, noSum := os.ReadFile(filepath.Join(b.Module, "go.sum"))

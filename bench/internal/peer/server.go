@@ -28,9 +28,9 @@ type Options struct {
 	Args  []string // flags of package site that the row needs
 	HTTP2 bool
 	TLS   bool
-	Files string // the folder of the files that it serves
-	CPUs  []int  // the processors to which it is bound, none for all
-	Procs int    // GOMAXPROCS, or the number of workers; 0 for the number of its processors
+	Files string // the folder of the files to serve
+	CPUs  []int  // the processors to which the server is bound; empty: all
+	Procs int    // GOMAXPROCS, or the number of workers; 0: as many as the server has processors
 }
 
 func (o *Options) threads() int { return cmp.Or(o.Procs, len(o.CPUs), runtime.NumCPU()) }
@@ -42,8 +42,8 @@ type Server struct {
 
 	peer   *Peer
 	cmd    *exec.Cmd
-	folder string        // its own folder, removed at the end
-	lines  chan string   // what it says
+	folder string        // a temporary folder, removed at the end
+	lines  chan string   // the lines that it prints
 	gone   chan struct{} // closed when it has ended
 }
 
@@ -73,7 +73,7 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 		if err != nil {
 			return err
 		}
-		address = listener.Addr().String() // free in a moment
+		address = listener.Addr().String() // the port is free after Close
 		listener.Close()
 		if args, err = p.installedArgs(s.folder, address, o); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 	}
 	s.cmd = exec.CommandContext(ctx, p.Program, args...)
 	s.cmd.Stderr = os.Stderr
-	// nginx itself ends its workers, if it is asked to end.
+	// On SIGTERM nginx ends its own workers. A killed nginx would leave them running.
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(syscall.SIGTERM) }
 	s.cmd.WaitDelay = 3 * time.Second
 	if o.Procs > 0 {
@@ -98,7 +98,7 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			select {
 			case s.lines <- lines.Text():
-			default: // nobody asks
+			default: // no reader waits for the line
 			}
 		}
 		s.cmd.Wait()
@@ -134,15 +134,15 @@ func (s *Server) line(patience time.Duration) (string, error) {
 	}
 }
 
-// Processes are the server's processes.
+// Processes returns the IDs of the server's processes.
 func (s *Server) Processes() []int {
 	return proc.Tree(s.cmd.Process.Pid)
 }
 
-// Allocated is the count of a Go program's allocations since it began.
+// Allocated counts a Go program's allocations since its start.
 type Allocated struct{ Objects, Bytes int64 }
 
-// Allocated asks a Go program for its allocations. For other programs it returns nothing.
+// Allocated asks a Go program for its allocations. It returns zeros for other programs.
 func (s *Server) Allocated() (a Allocated, err error) {
 	if s.peer.Kind != Go {
 		return a, nil
@@ -166,8 +166,8 @@ func (s *Server) Stop() {
 	os.RemoveAll(s.folder)
 }
 
-// end ends the process. An installed program is asked to end, since it ends its workers itself. Others are killed, since each may end in
-// its own way.
+// end ends the process. An installed program gets SIGTERM, since it must end its own workers. Other programs are killed, since each may handle
+// SIGTERM differently.
 func (s *Server) end() {
 	pids := s.Processes()
 	if s.peer.Kind == Installed {
@@ -184,17 +184,18 @@ func (s *Server) end() {
 	<-s.gone
 }
 
-// configurations of the installed programs are templates. They answer everything but nginx's /files with the greeting.
+// configurations of the installed programs are templates. With these, the programs answer every request with the greeting, except that nginx serves
+// /files.
 //
 //go:embed nginx.conf haproxy.conf h2o.conf
 var configurations embed.FS
 
 func (p *Peer) configuration() string {
-	text, _ := configurations.ReadFile(p.Name + ".conf") // others have none
+	text, _ := configurations.ReadFile(p.Name + ".conf") // programs without a configuration have no file
 	return string(text)
 }
 
-// installedArgs writes the configuration and returns the arguments to start with.
+// installedArgs writes the configuration to the folder, and returns the arguments with which the program is started.
 func (p *Peer) installedArgs(folder, address string, o *Options) ([]string, error) {
 	parsed, err := template.New(p.Name).Parse(p.configuration())
 	if err != nil {
@@ -229,7 +230,7 @@ func (p *Peer) installedArgs(folder, address string, o *Options) ([]string, erro
 	return []string{"-p", folder, "-c", file}, nil
 }
 
-// waitForPort tries until somebody listens, at most for five seconds, or until gone is closed.
+// waitForPort waits until a connection to the address succeeds, for at most five seconds, or until gone is closed.
 func waitForPort(address string, gone <-chan struct{}) error {
 	for range 500 {
 		if conn, err := net.Dial("tcp", address); err == nil {

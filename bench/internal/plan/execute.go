@@ -17,16 +17,16 @@ import (
 // Executor measures groups.
 type Executor struct {
 	Runner *measure.Runner
-	Peers  map[string]*peer.Peer // by name; a peer that isn't here isn't measured
+	Peers  map[string]*peer.Peer // by name; peers that aren't in the map aren't measured
 	Store  *measure.Store
 	Log    io.Writer
 
 	checked map[string]bool // rows whose answers are equal
 }
 
-// Execute checks that the peers give equal answers, and measures what the store doesn't have yet: the first round of all groups, then the
-// second, and so on. A machine's speed changes from minute to minute; this way every group has runs at each speed. Rates come last, since
-// they depend on peaks. A run with errors counts for nothing, and is made once more. The error names what couldn't be measured.
+// Execute checks that the peers send the same answers, and makes the runs that the store doesn't have yet: the first round of all groups, then the
+// second, and so on. A machine's speed changes from minute to minute. In this order every group has runs at each speed. Rates are measured last,
+// since they depend on peaks. A run with errors is discarded, and made once more. The error names the cells that couldn't be measured.
 func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 	e.checked = map[string]bool{}
 	for i := range groups {
@@ -41,7 +41,7 @@ func (e *Executor) Execute(ctx context.Context, groups []Group) error {
 	return failed
 }
 
-// rounds measures either the groups that are rates or the others, round by round.
+// rounds measures either the groups of kind Rate or all other groups, round by round.
 func (e *Executor) rounds(ctx context.Context, groups []Group, rates bool) (failed error) {
 	for round, left := 0, true; left; round++ {
 		left = false
@@ -56,7 +56,7 @@ func (e *Executor) rounds(ctx context.Context, groups []Group, rates bool) (fail
 	return failed
 }
 
-// present returns the group's peers that exist.
+// present returns the group's peers that could be built.
 func (e *Executor) present(g *Group) (peers []*peer.Peer) {
 	for _, name := range g.Peers {
 		if p := e.Peers[name]; p != nil {
@@ -66,8 +66,8 @@ func (e *Executor) present(g *Group) (peers []*peer.Peer) {
 	return peers
 }
 
-// check compares the answers of all peers of a row's group, unless nothing is left to measure. The generator itself checks the answers of
-// WebSockets.
+// check compares the answers of all peers of a row's group, unless nothing is left to measure. It skips rows with WebSockets, whose answers the load
+// generator checks.
 func (e *Executor) check(ctx context.Context, g *Group) error {
 	peers := e.present(g)
 	left := slices.ContainsFunc(peers, func(p *peer.Peer) bool {
@@ -108,7 +108,7 @@ func (e *Executor) answers(ctx context.Context, p *peer.Peer, r *row.Row) ([]ali
 	return alike.Fetch(s.Base, r)
 }
 
-// Of is the group's cell for one peer.
+// Of returns the group's cell for one peer.
 func (g *Group) Of(p *peer.Peer) measure.Cell {
 	c := g.Cell
 	c.Peer, c.Hash = p.Name, p.Hash
@@ -126,7 +126,7 @@ func (e *Executor) measure(ctx context.Context, g *Group, round int) (failed err
 	if g.Cell.Kind == measure.Rate {
 		if rate = e.slowest(g) * float64(g.Cell.Percent) / 100; rate == 0 {
 			if round > 0 {
-				return nil // the first round has reported it
+				return nil // the first round has already reported the error
 			}
 			return fmt.Errorf("%s at %d %%: there is no peak of all servers", g.Cell.Row, g.Cell.Percent)
 		}
@@ -139,7 +139,7 @@ func (e *Executor) measure(ctx context.Context, g *Group, round int) (failed err
 		if err != nil && ctx.Err() == nil {
 			err = e.once(ctx, g, p, round, rate)
 		}
-		// If a server can't keep a rate, that is a result, too.
+		// A server that can't sustain a rate isn't an error, but a result.
 		if err != nil && g.Cell.Kind != measure.Rate {
 			failed = errors.Join(failed, err)
 		}
@@ -162,7 +162,7 @@ func (e *Executor) once(ctx context.Context, g *Group, p *peer.Peer, round int, 
 	return e.Store.Add(record)
 }
 
-// summary has the figures that a reader of the log looks for.
+// summary formats the main figures of a run for the log.
 func summary(f map[string]float64) (text string) {
 	for _, name := range []string{measure.Throughput, measure.CPU, measure.P99, measure.PeakMemory, measure.Calls} {
 		if v, ok := f[name]; ok {
@@ -188,7 +188,7 @@ func (g *Group) Name() string {
 	return name
 }
 
-// slowest is the smallest median of the peers' peaks, 0 if a peer has none.
+// slowest returns the smallest of the medians of the peers' peaks, or 0 if a peer has no peak.
 func (e *Executor) slowest(g *Group) float64 {
 	least := math.Inf(1)
 	for _, p := range e.present(g) {

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/row"
 )
 
-// programs are where servers are built: once for all tests.
+// programs is the folder in which the servers are built, once for all tests.
 var programs string
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ var build = sync.OnceValues(func() (map[string]*peer.Peer, error) {
 	return peers, nil
 })
 
-// newExecutor has all peers that can be built here.
+// newExecutor returns an Executor with all peers that can be built on this machine.
 func newExecutor(t *testing.T) *Executor {
 	if testing.Short() {
 		t.Skip("it builds all servers")
@@ -89,7 +89,7 @@ func TestAllAnswerAlike(t *testing.T) {
 	}
 }
 
-// A small run of each kind has the figures that the report shows. What was measured isn't measured again.
+// A small run of each kind has the figures that the report shows. Runs that are already in the store aren't repeated.
 func TestExecute(t *testing.T) {
 	e := newExecutor(t)
 	var groups []Group
@@ -105,7 +105,7 @@ func TestExecute(t *testing.T) {
 		cell := measure.Cell{Kind: measure.Peak, Row: id, Seconds: 1}
 		groups = append(groups, Group{Cell: cell, Row: r, Peers: []string{"filo", "fasthttp"}, Rounds: 2})
 	}
-	// On a busy machine a generator is late, or a server doesn't keep a rate.
+	// On a busy machine a generator may be late, or a server may not sustain a rate.
 	err := e.Execute(t.Context(), groups)
 	for try := 0; err != nil && try < 10; try++ {
 		err = e.Execute(t.Context(), groups)
@@ -133,10 +133,10 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// A run that doesn't end in time is ended, and its error says so.
+// A run that takes too long is aborted, and its error says so.
 func TestExecuteImpatient(t *testing.T) {
 	e := newExecutor(t)
-	e.Runner.Patience = -time.Second // of a second
+	e.Runner.Patience = -time.Second // the measured time is one second, so there is no time left
 	for _, id := range []string{"json", "websocket"} {
 		r, err := row.Find(id)
 		if err != nil {
@@ -168,8 +168,8 @@ func TestExecuteFails(t *testing.T) {
 	}
 }
 
-// Rounds come one after the other, each with all rows; rates come last. A run that the store has isn't made again, even if its record lacks
-// figures.
+// Rounds are measured one after the other, each with all rows. Rates are measured last. A run that is in the store isn't repeated, even if its record
+// lacks figures.
 func TestExecuteOrder(t *testing.T) {
 	var log strings.Builder
 	store, err := measure.Open("", false)
@@ -178,7 +178,7 @@ func TestExecuteOrder(t *testing.T) {
 	}
 	filo := &peer.Peer{Name: "filo"}
 	e := &Executor{Runner: &measure.Runner{}, Peers: map[string]*peer.Peer{"filo": filo}, Store: store, Log: &log}
-	r, err := row.Find("websocket") // no server has to answer before
+	r, err := row.Find("websocket") // a row whose answers aren't compared before the measurement
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestExecuteOrder(t *testing.T) {
 		fields := strings.Fields(line)
 		order = append(order, fields[0]+fields[2])
 	}
-	if want := strings.Fields("a1 a1 c1 c1 c2 c2 c3 c3"); !slices.Equal(order, want) { // each is tried twice
+	if want := strings.Fields("a1 a1 c1 c1 c2 c2 c3 c3"); !slices.Equal(order, want) { // each failing run is tried twice
 		t.Errorf("order %v, want %v", order, want)
 	}
 	const last = "b at 50 %: there is no peak of all servers"

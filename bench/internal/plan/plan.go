@@ -1,4 +1,4 @@
-// Package plan determines what is measured in which order, and executes the measurements.
+// Package plan determines which measurements are made, and in which order, and executes them.
 package plan
 
 import (
@@ -16,12 +16,12 @@ type Size struct {
 	Name    string
 	Rows    []string // IDs; nil for all
 	Rounds  int
-	Seconds int // of one run; a row may have more
-	// RateRounds is how many rounds latencies at constant rates have, 0 for none.
+	Seconds int // of one run; the row's Seconds multiplies it
+	// RateRounds is the number of rounds for latencies at constant rates; 0 means that these aren't measured.
 	RateRounds int
 	// All measures every peer in every row that it supports, and not only in rows that list it.
 	All bool
-	// Beyond adds to the unpinned rows: pinned ones, several values of GOMAXPROCS, and system calls.
+	// Beyond adds groups to the unpinned rows: pinned rows, rows with several values of GOMAXPROCS, and counts of system calls.
 	Beyond bool
 }
 
@@ -33,13 +33,13 @@ var Sizes = []Size{
 	{Name: "all", Rounds: 9, Seconds: 2, RateRounds: 5, All: true, Beyond: true},
 }
 
-// Percents are the parts of the slowest server's peak at which latencies are measured.
+// Percents are the rates at which latencies are measured, as percentages of the slowest server's peak.
 var Percents = []int{50, 70, 90}
 
-// lowPercent is such a part for row.Low.
+// lowPercent is the additional rate for row.Low.
 const lowPercent = 5
 
-// Group is a set of cells that are measured in turns: the same measurement of several peers.
+// Group is the same measurement of several peers, one cell for each peer. In each round the peers take turns.
 type Group struct {
 	Cell   measure.Cell // without a peer
 	Row    row.Row
@@ -127,7 +127,7 @@ func group(r row.Row, size Size, kind measure.Kind, peers []string, rounds int) 
 	return Group{Cell: cell, Row: r, Peers: peers, Rounds: rounds}
 }
 
-// unpinned returns the groups of the rows, their latencies, and their system calls.
+// unpinned returns the groups for the rows: peaks, latencies, and system calls.
 func unpinned(rows []row.Row, size Size) (groups []Group) {
 	for _, r := range rows {
 		peers := r.Peers
@@ -174,7 +174,7 @@ func varied(rows []row.Row, size Size, change func(*measure.Cell)) (groups []Gro
 	return groups
 }
 
-// doublings are 1, 2, 4 and so on, and n.
+// doublings returns 1, 2, 4 and so on, up to and including n.
 func doublings(n int) (values []int) {
 	for i := 1; i < n; i *= 2 {
 		values = append(values, i)
@@ -182,9 +182,9 @@ func doublings(n int) (values []int) {
 	return append(values, n)
 }
 
-// Estimate is about how long the groups take, minus what has been measured already.
+// Estimate returns how many runs the groups have, and about how long these take.
 func Estimate(groups []Group, warmup time.Duration) (runs int, took time.Duration) {
-	const overhead = 150 * time.Millisecond // starting and ending server and generator
+	const overhead = 150 * time.Millisecond // for starting and ending the server and the generator
 	for _, g := range groups {
 		one := time.Duration(g.Cell.Seconds)*time.Second + warmup + overhead
 		if g.Row.Kind == row.Idle {

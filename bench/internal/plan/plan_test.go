@@ -45,8 +45,8 @@ func TestQuick(t *testing.T) {
 	}
 }
 
-// The default size has the three servers of the quick size in every row that they can serve, and the other Go servers in four. The rounds
-// of a row are interleaved. All of it takes about 55 minutes.
+// The default size has the three servers of the quick size in every row that they can serve, and the other Go servers in four rows. The rounds of a
+// row are interleaved. The whole plan takes about 55 minutes.
 func TestDefault(t *testing.T) {
 	groups := makePlan(t, "default", Choice{})
 	rows, others := map[string]bool{}, map[string][]string{}
@@ -79,7 +79,8 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// The default size also has the quick rows and those of row.Grown pinned, and those of row.Grown with each value of GOMAXPROCS.
+// The default size also has pinned groups for the rows of row.Quick and row.Grown, and groups with each value of GOMAXPROCS for the rows of
+// row.Grown.
 func TestBeyond(t *testing.T) {
 	pinned, grown := map[string]bool{}, map[string]int{}
 	for _, g := range makePlan(t, "default", Choice{}) {
@@ -105,7 +106,7 @@ func TestBeyond(t *testing.T) {
 	}
 }
 
-// The size for HTTP/2 has at least ten rounds of each row with all servers of HTTP/2, and latencies for some rows.
+// The size http2 has at least ten rounds of each row with all HTTP/2 servers, and latencies for some rows.
 func TestHTTP2(t *testing.T) {
 	var peaks, rates []string
 	for _, g := range makePlan(t, "http2", Choice{}) {
@@ -127,7 +128,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// A measurement at a part of a peak comes after that peak, and no measurement is in a plan twice.
+// A measurement at a percentage of a peak comes after the peak, and no measurement is in a plan twice.
 func TestOrder(t *testing.T) {
 	for _, s := range Sizes {
 		peaks, seen := map[string]bool{}, map[measure.Cell]bool{}

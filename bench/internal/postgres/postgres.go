@@ -22,7 +22,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/proc"
 )
 
-// ErrMissing means that PostgreSQL isn't installed.
+// ErrMissing is the error of Start if PostgreSQL isn't installed.
 var ErrMissing = errors.New("PostgreSQL is neither in PATH nor in /usr/lib/postgresql: `apt-get install postgresql` has it on Debian")
 
 // settings make PostgreSQL 10 or later listen only on a socket, flush nothing to the disk, and do little in the background.
@@ -33,18 +33,18 @@ var settings = []string{
 
 // Server is a running PostgreSQL with package database's table.
 type Server struct {
-	// ConnString is the connection string for servers, and Version is PostgreSQL's.
+	// ConnString is the connection string for the compared servers. Version is the version of PostgreSQL.
 	ConnString, Version string
 
 	folder   string
 	identity *syscall.Credential // nil: the same user as this process
 	stop     context.CancelFunc
-	said     bytes.Buffer  // read once gone is closed
-	gone     chan struct{} // closed when it has ended; nil until it has begun
+	said     bytes.Buffer  // PostgreSQL's output; may be read once gone is closed
+	gone     chan struct{} // closed when PostgreSQL has ended; nil before it is started
 }
 
-// Start runs PostgreSQL in a temporary folder, until Stop is called or ctx ends, and fills the table. If it isn't installed, the error is
-// ErrMissing.
+// Start runs PostgreSQL in a temporary folder, until Stop is called or ctx ends, and fills the table. The error is ErrMissing if PostgreSQL isn't
+// installed.
 func Start(ctx context.Context) (*Server, error) {
 	programs, err := find(debian)
 	if err != nil {
@@ -62,11 +62,11 @@ func Start(ctx context.Context) (*Server, error) {
 	return s, nil
 }
 
-// debian is where Debian has PostgreSQL's programs, a folder for each version.
+// debian matches the folders in which Debian installs PostgreSQL's programs, one for each version.
 const debian = "/usr/lib/postgresql/*/bin"
 
-// find returns the folder of PostgreSQL's programs: the folder in PATH or, of the folders that match the pattern, the one with the highest
-// version.
+// find returns the folder of PostgreSQL's programs: the one in PATH or, if none is there, the one with the highest version among those that match the
+// pattern.
 func find(pattern string) (string, error) {
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(initdb), nil
@@ -76,7 +76,7 @@ func find(pattern string) (string, error) {
 		return "", ErrMissing
 	}
 	version := func(folder string) float64 {
-		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(folder)), 64) // 9.6 was the last with a point
+		v, _ := strconv.ParseFloat(filepath.Base(filepath.Dir(folder)), 64) // the last version with a point was 9.6
 		return v
 	}
 	return slices.MaxFunc(folders, func(a, b string) int { return cmp.Compare(version(a), version(b)) }), nil
@@ -113,7 +113,7 @@ func (s *Server) start(ctx context.Context, programs string) error {
 	return errors.Join(database.Fill(ctx, conn), conn.Close(ctx))
 }
 
-// leaveRoot makes root's programs run as the user postgres, since PostgreSQL refuses to run as root.
+// leaveRoot makes PostgreSQL's programs run as the user postgres if this process runs as root, since PostgreSQL refuses to run as root.
 func (s *Server) leaveRoot() error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -128,7 +128,8 @@ func (s *Server) leaveRoot() error {
 	return errors.Join(noUID, noGID, os.Chown(s.folder, uid, gid))
 }
 
-// command is a PostgreSQL program, which ends by SIGINT: that disconnects clients.
+// command returns a command for one of PostgreSQL's programs. When ctx ends, the program gets SIGINT, on which PostgreSQL disconnects its clients and
+// ends.
 func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.folder, &s.said, &s.said
@@ -138,7 +139,7 @@ func (s *Server) command(ctx context.Context, program string, args ...string) *e
 	return cmd
 }
 
-// connect tries until PostgreSQL answers or has ended, for at most ten seconds.
+// connect tries to connect until it succeeds or PostgreSQL has ended, for at most ten seconds.
 func (s *Server) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/database"
 )
 
-// A started PostgreSQL has all rows, and leaves nothing behind: when it is stopped, and when the comparison is interrupted.
+// A started PostgreSQL has all rows. Nothing is left of it after it is stopped, or after the comparison is interrupted.
 func TestStart(t *testing.T) {
 	for name, end := range map[string]func(interrupt context.CancelFunc, s *Server){
 		"stopped":     func(_ context.CancelFunc, s *Server) { s.Stop() },
@@ -59,7 +59,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// The error says what keeps PostgreSQL from starting, and nothing that was begun is left.
+// The error says why PostgreSQL doesn't start. No files or processes are left.
 func TestStartFails(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -77,7 +77,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// If PostgreSQL isn't in PATH, the highest version is used. If there is none, the error is ErrMissing.
+// If PostgreSQL isn't in PATH, find returns the folder of the highest version. If there is none, the error is ErrMissing.
 func TestFind(t *testing.T) {
 	t.Setenv("PATH", "")
 	pattern := filepath.Join(t.TempDir(), "*", "bin")

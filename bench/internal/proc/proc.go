@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is the resource usage of a process and its descendants since they began.
+// Usage is the resource usage of a process and its descendants since they started.
 type Usage struct {
 	CPU time.Duration // user and kernel
-	// Switches is how often their threads have left a processor: voluntarily, and because another thread was due.
+	// Voluntary and Involuntary are how often their threads have left a processor: voluntarily, and because the scheduler ran another thread.
 	Voluntary, Involuntary int64
 }
 
-// Minus returns what was used since an earlier reading.
+// Minus returns the usage since an earlier reading.
 func (u Usage) Minus(before Usage) Usage {
 	return Usage{u.CPU - before.CPU, u.Voluntary - before.Voluntary, u.Involuntary - before.Involuntary}
 }
@@ -35,7 +35,7 @@ func Tree(pid int) []int {
 	for i := 0; i < len(pids); i++ {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pids[i]))
 		for _, list := range lists {
-			data, _ := os.ReadFile(list) // nothing if the thread has ended since Glob
+			data, _ := os.ReadFile(list) // empty if the thread has ended since Glob
 			for child := range strings.FieldsSeq(string(data)) {
 				if n, err := strconv.Atoi(child); err == nil {
 					pids = append(pids, n)
@@ -46,8 +46,9 @@ func Tree(pid int) []int {
 	return pids
 }
 
-// ReadUsage adds up the usage of the processes. A process that has ended is an error. The threads' schedstat counts nanoseconds but forgets
-// threads that ended; stat remembers them but counts ticks of 10 ms. So a process's CPU time is the larger of the two.
+// ReadUsage adds up the usage of the processes. It fails if one of them has ended. The schedstat of the threads counts nanoseconds, but doesn't
+// include threads that have ended. The process's stat includes them, but counts ticks of 10 ms. So ReadUsage takes the larger of the two as the
+// process's CPU time.
 func ReadUsage(pids []int) (sum Usage, err error) {
 	for _, pid := range pids {
 		process, err := procfs.NewProc(pid)
@@ -81,8 +82,8 @@ func ReadUsage(pids []int) (sum Usage, err error) {
 	return sum, nil
 }
 
-// ReadMemory adds up the peak resident memory of each process, and their present memory without mapped files: heaps and stacks. Both are in
-// bytes.
+// ReadMemory returns the sum of the processes' peak resident memory, and the sum of their current memory without mapped files, that is, heaps and
+// stacks. Both are in bytes.
 func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
 	for _, pid := range pids {
 		process, err := procfs.NewProc(pid)
@@ -99,8 +100,8 @@ func ReadMemory(pids []int) (peak, anonymous uint64, err error) {
 	return peak, anonymous, nil
 }
 
-// Stolen returns how long a processor of this machine, on average since it started, had something to run but didn't run, because the host
-// had given it to others.
+// Stolen returns the steal time since the machine started, as an average of its processors: how long a processor had work but didn't run, because the
+// host ran something else.
 func Stolen() (time.Duration, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -113,8 +114,8 @@ func Stolen() (time.Duration, error) {
 	return time.Duration(stat.CPUTotal.Steal*float64(time.Second)) / time.Duration(max(len(stat.CPU), 1)), nil
 }
 
-// Start starts the command with its threads bound to the given processors, to all if there are none. The binding is set on the thread that
-// starts the process, which inherits it, so the process never runs on another processor.
+// Start starts the command with its threads bound to the given processors, or to all processors if none are given. The binding is set on the thread
+// that starts the process, which inherits it, so the process never runs on another processor.
 func Start(cmd *exec.Cmd, cpus []int) error {
 	if len(cpus) == 0 {
 		return cmd.Start()
@@ -129,7 +130,7 @@ func Start(cmd *exec.Cmd, cpus []int) error {
 	return errors.Join(err, unix.SchedSetaffinity(0, &before))
 }
 
-// Bind binds the calling thread to the given processors, if there are any.
+// Bind binds the calling thread to the given processors. It does nothing if there are none.
 func Bind(cpus []int) error {
 	if len(cpus) == 0 {
 		return nil
@@ -158,7 +159,7 @@ func CPUs() (cpus []int) {
 // Machine describes the machine on which figures were measured.
 type Machine struct {
 	CPU, Memory, Kernel, Go string
-	Congestion              string // how TCP controls congestion
+	Congestion              string // TCP's congestion control algorithm
 	Cores                   int
 }
 
@@ -183,7 +184,7 @@ func ThisMachine() Machine {
 
 var version = regexp.MustCompile(`\d+(\.\d+)+[-\w]*`)
 
-// Version runs a program with arguments that make it print its version, and returns that.
+// Version runs a program with arguments that make it print its version, and returns the version.
 func Version(program string, args ...string) string {
 	// wrk and other programs exit with a status other than 0.
 	out, _ := exec.Command(program, args...).CombinedOutput()

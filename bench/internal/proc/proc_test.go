@@ -38,7 +38,7 @@ func TestTree(t *testing.T) {
 	if both, anonymous, err := ReadMemory(pids); err != nil || both <= one || anonymous == 0 || anonymous > both {
 		t.Errorf("one has %d, both %d and %d, %v", one, both, anonymous, err)
 	}
-	// On a busy machine the shell has not begun to wait yet.
+	// On a busy machine the shell may not have begun to wait yet.
 	u, err := ReadUsage(pids)
 	for ; err == nil && u.Voluntary == 0 && t.Context().Err() == nil; u, err = ReadUsage(pids) {
 		time.Sleep(time.Millisecond)
@@ -51,14 +51,14 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// This process uses CPU time while it counts, and about as much as passes.
+// The CPU time of this process grows while it computes, by about the elapsed time.
 func TestUsageCounts(t *testing.T) {
 	pids := []int{os.Getpid()}
 	before, err := ReadUsage(pids)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a busy machine a second may pass until this process has had a tenth of a second.
+	// On a busy machine it may take a second until this process has used a tenth of a second.
 	var used Usage
 	for begin := time.Now(); used.CPU < 100*time.Millisecond && time.Since(begin) < time.Minute; {
 		after, err := ReadUsage(pids)
@@ -108,7 +108,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// The time that the host has taken only grows, and is a part of the time since the machine started.
+// The steal time only grows, and is less than the time since the machine started.
 func TestStolen(t *testing.T) {
 	before, err := Stolen()
 	if err != nil {

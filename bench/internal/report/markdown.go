@@ -40,7 +40,7 @@ func (r *Report) Write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "BENCHMARKS.md"), out.Bytes(), 0o644)
 }
 
-// Versions are the versions of the peers.
+// Versions returns the peers that were built, with their versions.
 func (r *Report) Versions() (peers []*peer.Peer) {
 	for _, name := range peer.Names() {
 		if p := r.Peers[name]; p != nil {
@@ -50,7 +50,7 @@ func (r *Report) Versions() (peers []*peer.Peer) {
 	return peers
 }
 
-// Rows returns the groups' rows, each once.
+// Rows returns the groups' rows, without duplicates.
 func (r *Report) Rows() (rows []row.Row) {
 	for _, g := range r.Groups {
 		if !slices.ContainsFunc(rows, func(known row.Row) bool { return known.ID == g.Row.ID }) {
@@ -60,8 +60,8 @@ func (r *Report) Rows() (rows []row.Row) {
 	return rows
 }
 
-// goBench has each record as a line of Go's benchmark format, which benchstat reads: `benchstat -col /server FILE` compares servers; with
-// two files it compares two machines or days. The iterations mean nothing.
+// goBench returns each record as a line in Go's benchmark format, which benchstat reads: `benchstat -col /server FILE` compares servers, and
+// benchstat with two files compares two machines or days. The number of iterations has no meaning.
 func (r *Report) goBench() []byte {
 	b := fmt.Appendf(nil, "goos: %s\ngoarch: %s\npkg: github.com/filohttp/filo/bench\ncpu: %s\n",
 		runtime.GOOS, runtime.GOARCH, r.Machine.CPU)
@@ -90,15 +90,15 @@ func (r *Report) goBench() []byte {
 	return b
 }
 
-// Loss is a case in which filo is neither the first of the Go servers nor tied with it. Times is by which factor the first is better.
+// Loss is a figure of a group in which another Go server, Peer, is ahead of filo. Times is the factor by which Peer is better.
 type Loss struct {
 	Group, Figure, Peer, Home, Theirs, Cause string
 
 	Times float64
 }
 
-// ReadCauses reads the causes for which filo isn't first in some rows, which people write down. Each line is "ROW: CAUSE", with the row's
-// name in the report ("db, GOMAXPROCS=1"). Empty lines and those that begin with "#" are skipped, and a file that doesn't exist has none.
+// ReadCauses reads a file, written by hand, that says why filo isn't first in some rows. Each line is "ROW: CAUSE", with the row's name in the report
+// ("db, GOMAXPROCS=1"). ReadCauses skips empty lines and lines that begin with "#". It returns no causes if the file doesn't exist.
 func ReadCauses(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -119,12 +119,12 @@ func ReadCauses(file string) (map[string]string, error) {
 	return causes, nil
 }
 
-// leastLead is the smallest ratio that counts as a lead. Even two runs of the same program may differ by less than that.
+// leastLead is the smallest ratio that counts as a lead. Even two runs of the same program may have a smaller ratio.
 const leastLead = 1.01
 
 // Losses finds the losses: in CPU time and requests per second at the peak, in CPU time at constant rates, and in p99 at 70 % of the slowest server's peak. Two servers
-// are tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both;
-// for p99 these must be comparable: see isTail.
+// are tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both servers.
+// For p99 only rounds in which the host took little processor time count: see isTail.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}
@@ -147,7 +147,7 @@ func (r *Report) Losses() (losses []Loss) {
 	return losses
 }
 
-// lossesOf returns the best of the peers that are ahead in a figure.
+// lossesOf returns a Loss with the best of the peers that are ahead of filo in a figure, or none.
 func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	best := Loss{Times: leastLead}
 	for _, p := range r.Versions() {
@@ -167,7 +167,7 @@ func (r *Report) lossesOf(g *plan.Group, f figure) []Loss {
 	return []Loss{best}
 }
 
-// times returns for each round by which factor a peer is better than filo. It returns nil if the peer isn't another Go server, or if at
+// times returns, for each round, the factor by which a peer is better than filo. It returns nil if the peer isn't another Go server, or if at
 // most half of the rounds can be compared.
 func (r *Report) times(g *plan.Group, f figure, p *peer.Peer) []float64 {
 	if !p.IsGo() || p.Name == home || p.Name == home+"-blocking" {
@@ -204,7 +204,7 @@ func (r *Report) Tails() string {
 	return fmt.Sprintf("%d of %d", calm, len(all))
 }
 
-// Summary has the result in a few lines: for each of the main figures, the others' as multiples of filo's, over all rows.
+// Summary returns the result in a few lines: for each of the main figures, the other servers' figures as multiples of filo's, over all rows.
 func (r *Report) Summary() []string { return summary(r.Tables()) }
 
 func summary(tables []Table) (lines []string) {
@@ -223,7 +223,7 @@ func summary(tables []Table) (lines []string) {
 	return lines
 }
 
-// overRows returns the median of a column's ratios, with the least and the largest, and how many rows have one.
+// overRows returns the median, the smallest and the largest of a column's ratios, and how many rows have a ratio.
 func overRows(t Table, name string) string {
 	var all []float64
 	column := slices.Index(t.Header, name)

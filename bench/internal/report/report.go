@@ -1,4 +1,4 @@
-// Package report shows the measurements: as text, as docs/BENCHMARKS.md, and in Go's benchmark format.
+// Package report formats the measurements: as text, as docs/BENCHMARKS.md, and in Go's benchmark format.
 package report
 
 import (
@@ -28,10 +28,10 @@ type Report struct {
 	Machine proc.Machine
 	Tools   map[string]string // versions of the other programs used
 	Warmup  time.Duration
-	Command string // the command that has made the report
+	Command string // the command line that produced the report
 	Time    time.Time
 	Causes  map[string]string // the causes for which filo isn't first, by row: see ReadCauses
-	Failed  error             // measurements that failed
+	Failed  error             // says which measurements failed
 }
 
 // home is the peer that the report is about.
@@ -40,7 +40,7 @@ const home = "filo"
 // figure says how a figure is shown.
 type figure struct {
 	name, title, format string
-	more                bool // is better
+	more                bool // a larger figure is better
 }
 
 var (
@@ -63,21 +63,21 @@ var (
 	refusedP99  = figure{measure.RefusedP99, "p99 of a 503, ms", "%.3f", false}
 )
 
-// maxStolen is the largest share of the processors' time, in percent, that the host may take in a run whose p99 is compared. If it took
-// more, the slowest hundredth of the requests has mostly waited for the host.
+// maxStolen is the largest share of the processors' time, in percent, that the host may take in a run whose p99 is compared. If the host takes more,
+// most of the slowest hundredth of the requests have waited for the host.
 const maxStolen = 1
 
-// isTail reports whether the figure is compared only in runs in which the host took little.
+// isTail reports whether the figure is compared only in runs in which the host took at most maxStolen.
 func (f figure) isTail() bool { return f == openP99 || f == refusedP99 }
 
-// The groups of peers that appear beside each other in a table.
+// The peers that appear together in a table.
 var (
 	three      = []string{"filo-base", "filo", "fasthttp", "nethttp"}
 	frameworks = []string{"filo", "filo-blocking", "fiber", "hertz", "gin", "echo"}
 	references = []string{"filo", "nginx", "haproxy", "nghttpd", "h2o", "limit"}
 )
 
-// cell returns a peer's cell in a group. It has no records if the peer isn't there.
+// cell returns a peer's cell in a group. If the peer isn't in the group, it returns a cell without records.
 func (r *Report) cell(g *plan.Group, name string) measure.Cell {
 	p := r.Peers[name]
 	if p == nil || !slices.Contains(g.Peers, name) {
@@ -107,7 +107,7 @@ func isGrown(g *plan.Group) bool  { return g.Cell.Procs > 0 }
 func isIdle(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Idle }
 func isFull(g *plan.Group) bool   { return isPlain(g) && g.Row.Kind == row.Overload }
 
-// isEncoded reports whether the servers' answers have different lengths, since each encodes them.
+// isEncoded reports whether the answers may have different lengths, because each server encodes them itself.
 func isEncoded(g *plan.Group) bool {
 	return isPlain(g) && slices.Contains(g.Row.Varies, "Content-Length")
 }
@@ -120,8 +120,8 @@ type Table struct {
 	Rows   [][]string
 }
 
-// of returns the table of a figure. It has a column for each peer that has the figure, and a row for each group that contains any peer
-// except the first, or that contains the first if there is no other.
+// of returns the table of a figure. It has a column for each of the named peers that has the figure. It has a row for each group that contains any of
+// these peers except the first, or the first if it is the only one.
 func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) Table {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return !slices.ContainsFunc(groups, func(g *plan.Group) bool {
@@ -150,7 +150,7 @@ func (r *Report) of(f figure, names []string, groups []*plan.Group, command stri
 	return t
 }
 
-// label names a row of a table.
+// label returns the name of a table's row.
 func label(g *plan.Group) string {
 	name := g.Row.Title
 	if g.Cell.Procs > 0 {
@@ -162,8 +162,8 @@ func label(g *plan.Group) string {
 	return name
 }
 
-// ratio divides a peer's figure by another peer's, "" if that one has none or is shown as 0. Each round has a ratio of its own, since its
-// runs were made one after the other: a machine that becomes slower or faster meanwhile does so for both peers.
+// ratio divides a peer's figure by another peer's. It returns "" if the other figure is missing or is shown as 0. It computes one ratio for each
+// round, since the runs of a round were made one after the other: if the machine becomes slower or faster between rounds, that affects both peers.
 func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	base, ok := r.spread(g, to, f.name)
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
@@ -176,8 +176,8 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	return fmt.Sprintf(" ×%.2f", measure.MiddleMean(ratios))
 }
 
-// ratios divide a peer's figure by another's, one for each round that has both, in runs in which the host took no more than that percentage
-// of the processors' time.
+// ratios divides a peer's figure by another peer's, for each round that has both. It skips runs in which the host took more than most percent of the
+// processors' time.
 func (r *Report) ratios(g *plan.Group, f figure, name, to string, most float64) (ratios []float64) {
 	bases := map[int]float64{}
 	for _, record := range r.Store.Records(r.cell(g, to)) {
@@ -194,7 +194,7 @@ func (r *Report) ratios(g *plan.Group, f figure, name, to string, most float64) 
 	return ratios
 }
 
-// text is the median and the range.
+// text formats the median and the range.
 func (f figure) text(s measure.Spread) string {
 	text := f.number(s.Median)
 	if s.Min != s.Max {
@@ -203,7 +203,7 @@ func (f figure) text(s measure.Spread) string {
 	return text
 }
 
-// number puts commas between groups of three digits.
+// number formats a number with commas between groups of three digits.
 func (f figure) number(v float64) string {
 	return message.NewPrinter(language.English).Sprintf(f.format, v)
 }
@@ -239,7 +239,7 @@ func (r *Report) Tables() []Table {
 	return slices.DeleteFunc(tables, func(t Table) bool { return len(t.Rows) == 0 })
 }
 
-// beside compares filo with peers other than the usual ones.
+// beside returns a table that compares filo with other peers than the main tables.
 func (r *Report) beside(f figure, names []string, groups []*plan.Group, of string) Table {
 	t := titled(r.of(f, names, groups, "-kinds peak -rows ROW -peers "+strings.Join(names, ",")), of)
 	if len(t.Header) < 3 {
@@ -253,7 +253,7 @@ func titled(t Table, of string) Table {
 	return t
 }
 
-// percentiles has three percentiles in each field.
+// percentiles returns a table with three percentiles in each cell.
 func (r *Report) percentiles(groups []*plan.Group, percent int) Table {
 	names := slices.DeleteFunc(slices.Clone(three), func(name string) bool { return r.Peers[name] == nil })
 	t := Table{

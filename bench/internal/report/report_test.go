@@ -45,7 +45,7 @@ func sample(t *testing.T) *Report {
 	return r
 }
 
-// add adds a group with CPU times, and everything else the same for all.
+// add adds a group whose records have these CPU times, and otherwise the same figures for all peers.
 func (r *Report) add(t *testing.T, cell measure.Cell, cpus map[string][]float64) {
 	of, err := row.Find(cell.Row)
 	if err != nil {
@@ -102,8 +102,7 @@ func TestRatio(t *testing.T) {
 	}
 }
 
-// filo loses where another server is ahead in each round, and only there. The cause written down for a row isn't used for the row when it
-// is pinned.
+// filo loses exactly where another server is ahead in each round. The recorded cause for a row doesn't apply to the pinned measurement of that row.
 func TestLosses(t *testing.T) {
 	r := sample(t)
 	r.add(t, measure.Cell{Kind: measure.Peak, Row: "upload-20m", Pinned: true},
@@ -122,7 +121,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// A p99 isn't compared in rounds in which the host took much from one of the two servers, and figures less than 1 % apart are tied.
+// A p99 isn't compared in rounds in which the host took much processor time from one of the two servers. Figures that differ by less than 1 % are
+// tied.
 func TestLossesThatAreNone(t *testing.T) {
 	r := sample(t)
 	r.add(t, measure.Cell{Kind: measure.Peak, Row: "post-1k"}, map[string][]float64{"filo": {100.8, 100.9, 100.8}, "fasthttp": {100, 100, 100}})

@@ -17,15 +17,15 @@ type Kind int
 
 // The kinds.
 const (
-	Closed   Kind = iota // each connection sends its next request when it has the answer
-	Mixed                // the same, while other connections send blocking requests at a constant rate
+	Closed   Kind = iota // each connection sends its next request when the answer has arrived
+	Mixed                // like Closed, while other connections send blocking requests at a constant rate
 	Idle                 // many idle connections, and then a request on each at once
-	Overload             // a constant rate that is twice what the server may serve
+	Overload             // a constant rate, twice as high as the server's limit allows
 )
 
 // Row is one row.
 type Row struct {
-	// ID names the row in flags and results, Title in tables. About says what a reader must know.
+	// ID is the row's name in flags and results, Title its name in tables. About is an explanation for readers of the report.
 	ID, Title, About string
 
 	Kind Kind
@@ -37,18 +37,18 @@ type Row struct {
 	Requests      []Request // one after the other
 	Connections   int
 	Pipeline      int // simultaneous requests on each connection; 0 means one
-	Streams       int // the same with HTTP/2; 0 means HTTP/1.1
+	Streams       int // simultaneous streams on each HTTP/2 connection; 0 means HTTP/1.1
 	PerConnection int // requests after which a connection is closed; 0 means never
 	Message       int // the size of WebSocket messages, in bytes; 0 means no WebSocket
 
-	// Seconds is the factor by which the row is measured longer than others, since little happens in a second; 0 means 1.
+	// Seconds is the factor by which the row is measured longer than others. It is for rows in which few requests complete in a second. 0 means 1.
 	Seconds int
 	// Latency is set if latencies at constant rates are measured.
 	Latency bool
 
-	// Varies are the fields in which answers may differ.
+	// Varies are the header fields in which answers may differ.
 	Varies []string
-	// Peers are measured in the default size, and More in addition in the full size.
+	// Peers are measured in the default size. The full size also measures More.
 	Peers, More []string
 }
 
@@ -61,7 +61,7 @@ var (
 	http2      = []string{"filo", "nethttp", "nghttpd", "h2o", "nginx"}
 )
 
-// Core are the peers in every row.
+// Core returns the peers that are in every row.
 func Core() []string { return slices.Clone(core) }
 
 // Core returns the core peers that are in the row.
@@ -75,10 +75,10 @@ var Quick = []string{"keepalive-64", "keepalive-512", "conn-10", "json", "post-1
 // HTTP2 are the rows of the size http2.
 var HTTP2 = []string{"h2c-1", "h2c-10", "h2c-100", "h2-1", "h2-10", "h2-100"}
 
-// Low are the rows that are also measured at a low rate, which shows how much processor time a server uses when it has little to do.
+// Low are the rows that are also measured at a low rate, to show how much processor time a server uses when it has little to do.
 var Low = []string{"keepalive-512", "tls-keepalive", "h2c-10"}
 
-// Grown are the rows that are also measured with several values of GOMAXPROCS.
+// Grown has the rows that are also measured with several values of GOMAXPROCS.
 var Grown = []string{"keepalive-64", "db"}
 
 // Sizes of bodies and files.
@@ -87,7 +87,7 @@ const (
 	MB = 1 << 20
 )
 
-// Files are the names and sizes of the files that servers have at /files.
+// Files has the names and sizes of the files that the servers serve under /files.
 var Files = map[string]int{"1k.bin": KB, "1m.bin": MB, "100m.bin": 100 * MB}
 
 // IdleConnections is the number of connections in the row of idle connections.
@@ -134,7 +134,7 @@ func Find(id string) (Row, error) {
 	return Row{}, fmt.Errorf("there is no row %q, only %q", id, ids)
 }
 
-// get is a request for a path, whose answer is checked.
+// get returns a GET request for a path, with the expected answer.
 func get(path string, want Want, header ...string) []Request {
 	return []Request{{Target: path, Header: header, Want: want}}
 }
@@ -151,7 +151,7 @@ func plaintext() (rows []Row) {
 			r.Title = "13 bytes, keep-alive, 1 connection"
 		}
 		if n == 4096 {
-			r.Seconds = 3 // the time in which wrk must connect, too
+			r.Seconds = 3 // includes the time that wrk needs to connect
 		}
 		if n == 64 {
 			r.Peers, r.More = slices.Concat(core, others, references), nil
@@ -181,7 +181,7 @@ func documents() []Row {
 	}
 }
 
-// Body is n bytes that aren't all the same.
+// Body returns n bytes that aren't all the same.
 func Body(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -243,7 +243,7 @@ func structure() []Row {
 	}
 }
 
-// github requests each route of GitHub's API.
+// github returns a request for each route of GitHub's API.
 func github() (requests []Request) {
 	for _, route := range githubapi.Routes() {
 		r := Request{Method: route.Method, Target: route.Request(), Want: greeting}
@@ -281,7 +281,7 @@ func waiting() []Row {
 	}
 }
 
-// products requests a hundred rows of the table, whose IDs have four digits.
+// products returns requests for a hundred rows of the table, all with IDs of four digits.
 func products() (requests []Request) {
 	for id := 1000; id < database.Rows; id += 90 {
 		requests = append(requests, get(fmt.Sprintf("/db?id=%d", id), Want{Body: database.Stored(id).JSON()})...)
@@ -321,17 +321,17 @@ type Request struct {
 	Method string // GET if it is empty
 	Target string
 	Header []string // fields, as in "Accept: */*"
-	Body   []byte   // nil is none
+	Body   []byte   // nil: no body
 	Want   Want
 }
 
 // Want is the expected answer to a request, which has the status 200.
 type Want struct {
-	Body   []byte // nil is any
-	Length int64  // of a body that isn't compared; 0 is any
+	Body   []byte // nil: any
+	Length int64  // the length of the body, if Body is nil; 0: any
 }
 
-// Raw is the request in the form that is sent. If last is set, it asks for the connection to be closed.
+// Raw returns the request in the form that is sent. If last is set, the request has Connection: close.
 func (r *Request) Raw(host string, last bool) []byte {
 	method := r.Method
 	if method == "" {

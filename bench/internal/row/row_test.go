@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/bench/internal/site"
 )
 
-// Each row has a name of its own, peers to measure, and requests to send.
+// Each row has a unique name, peers to measure, and requests to send.
 func TestAll(t *testing.T) {
 	ids, titles := map[string]bool{}, map[string]bool{}
 	for _, r := range All() {
@@ -50,7 +50,7 @@ func TestRouterRowHasAllRoutes(t *testing.T) {
 	}
 }
 
-// Each row of the table that is asked for exists, and the answers are so alike in size that their sum can be checked.
+// Each row of the table that is requested exists. The answers have nearly the same size, so that the sum of their sizes can be checked.
 func TestDatabaseRow(t *testing.T) {
 	r, err := Find("db")
 	if err != nil || !r.Database || len(r.Requests) != 100 {

@@ -1,5 +1,5 @@
-// Package site is the code that the compared servers share: their flags, their answers, and how they report their allocations. None of it
-// runs while a request is served, except encoding JSON, which is the same for all.
+// Package site is the code that the compared servers share: their flags, their answers, and how they report their allocations. None of it runs while
+// a request is served, except the encoding of JSON, which is the same for all servers.
 //
 // These are the resources:
 //
@@ -46,11 +46,11 @@ const (
 	Server   = "bench"              // the Server field of all answers
 	Wait     = 5 * time.Millisecond // how long handlers sleep, by default
 	MaxBody  = 64 << 20
-	// GzipLevel is the level at which all servers compress, filo's default. They use the same implementation, klauspost/compress.
+	// GzipLevel is the level at which all servers compress, filo's default. All of them use the same implementation, klauspost/compress.
 	GzipLevel = 5
 )
 
-// GreetingBytes is Greeting, never changed.
+// GreetingBytes is Greeting as bytes, which nothing may change.
 var GreetingBytes = []byte(Greeting)
 
 // Flags are the settings of a server from its command line: see Parse.
@@ -79,7 +79,7 @@ func Parse() *Flags {
 	return f
 }
 
-// Listen listens on the address and announces it. The connections speak TLS if they should.
+// Listen listens on the address and announces it. With -tls, the connections use TLS.
 func (f *Flags) Listen() net.Listener {
 	listener, err := net.Listen("tcp", f.Addr)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *Flags) Listen() net.Listener {
 	return listener
 }
 
-// Announce prints where the server listens: cmd/compare waits for that line.
+// Announce prints the address at which the server listens. cmd/compare waits for that line.
 func (f *Flags) Announce(addr net.Addr) {
 	scheme := "http"
 	if f.Secure {
@@ -101,7 +101,7 @@ func (f *Flags) Announce(addr net.Addr) {
 	fmt.Printf("listening on %s://%s\n", scheme, addr)
 }
 
-// An ECDSA certificate on P-256 for localhost, and its key, which is no secret.
+// An ECDSA certificate on P-256 for localhost, and its key, which isn't secret.
 var (
 	//go:embed cert.pem
 	certificate []byte
@@ -109,7 +109,7 @@ var (
 	key []byte
 )
 
-// TLS returns the configuration of TLS, nil without it. There are no session tickets, so every handshake is a full one.
+// TLS returns the TLS configuration, or nil without -tls. There are no session tickets, so every handshake is a full one.
 func (f *Flags) TLS() *tls.Config {
 	if !f.Secure {
 		return nil
@@ -125,13 +125,13 @@ func (f *Flags) TLS() *tls.Config {
 	return config
 }
 
-// The names of the files with the certificate and its key, as WriteFiles writes them.
+// The names of the files to which WriteFiles writes the certificate and its key.
 const (
 	CertificateFile = "cert.pem"
 	KeyFile         = "key.pem"
 )
 
-// WriteFiles writes the files that foreign servers need to a folder: the certificate, its key, and the greeting as index.html.
+// WriteFiles writes the files that installed servers need to a folder: the certificate, its key, and the greeting as index.html.
 func WriteFiles(folder string) error {
 	write := func(name string, content []byte) error {
 		return os.WriteFile(filepath.Join(folder, name), content, 0o644)
@@ -139,8 +139,8 @@ func WriteFiles(folder string) error {
 	return errors.Join(write(CertificateFile, certificate), write(KeyFile, key), write("index.html", GreetingBytes))
 }
 
-// GitHub has the routes of GitHub's API and, if requested, the names of their wildcards. Colons begins wildcards with a colon instead of
-// putting them in braces.
+// GitHub yields the routes of GitHub's API and the names of their wildcards. It yields nothing unless Routes is set. If colons is set, wildcards
+// begin with a colon instead of being in braces.
 func (f *Flags) GitHub(colons bool) iter.Seq2[githubapi.Route, []string] {
 	return func(yield func(githubapi.Route, []string) bool) {
 		for _, route := range githubapi.Routes() {
@@ -170,7 +170,7 @@ type Item struct {
 	InStock  bool     `json:"in_stock"`
 }
 
-// Items are the large document, 20 KB as JSON.
+// Items is the large document, 20 KB as JSON.
 var Items [150]Item
 
 func init() {
@@ -183,18 +183,18 @@ func init() {
 	}
 }
 
-// SmallJSON and LargeJSON encode the documents by encoding/json, anew for each request.
+// SmallJSON returns the small document, which encoding/json encodes anew in each call.
 func SmallJSON() []byte { return encode(Message{Greeting}) }
 
 // LargeJSON is SmallJSON for the large document.
 func LargeJSON() []byte { return encode(&Items) }
 
 func encode(v any) []byte {
-	b, _ := json.Marshal(v) // both can
+	b, _ := json.Marshal(v) // both documents can be encoded
 	return b
 }
 
-// reportOnSignal prints the process's allocations whenever it gets SIGUSR1: the number of objects, and their bytes.
+// reportOnSignal prints the number and the bytes of the process's allocations whenever the process gets SIGUSR1.
 func reportOnSignal() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1)
@@ -204,7 +204,7 @@ func reportOnSignal() {
 		}
 		for range signals {
 			metrics.Read(samples)
-			// The number is counted as in runtime.MemStats.Mallocs.
+			// The number of objects is computed as for runtime.MemStats.Mallocs.
 			fmt.Printf("allocated %d objects %d bytes\n", samples[0].Value.Uint64()+samples[1].Value.Uint64(), samples[2].Value.Uint64())
 		}
 	}()

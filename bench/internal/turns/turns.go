@@ -1,5 +1,5 @@
-// Package turns compares servers, each of which is a process of the calling program, started with -serve. In each round the servers take turns,
-// so that whatever else the machine does meets all of them.
+// Package turns compares servers, each of which is a process of the calling program, started with -serve. In each round the servers take turns, so
+// that other work on the machine affects all of them.
 package turns
 
 import (
@@ -23,29 +23,30 @@ import (
 	"github.com/filohttp/filo/bench/internal/proc"
 )
 
-// How long Row.Load is called with for warming up, and for measuring.
+// The durations with which Row.Load is called, for warming up and for measuring.
 const (
 	Warmup   = time.Second
 	Measured = 2 * time.Second
 )
 
-// Row is something that is measured.
+// Row is one measurement. It sets one of Load, Figure and Wait.
 type Row struct {
 	Name, Unit string
-	// Variant is appended to the name of a server that has this variant.
+	// Variant is the suffix of a server's name: if there is a server with this suffix, it is measured instead of the one without.
 	Variant string
-	// Load loads the server for the duration, and returns how many units of work it has done. It is nil if something else is measured.
+	// Load loads the server for the duration, and returns how many units of work it has done. The figure is the CPU time or the speed.
 	Load func(ctx context.Context, address string, d time.Duration) (done float64, err error)
-	// Speed makes the figure the units of work per second. Otherwise it is the microseconds of the server's CPU time for a unit of work.
+	// Speed makes the figure of Load the units of work per second. Otherwise the figure is the microseconds of the server's CPU time for a unit of
+	// work.
 	Speed bool
-	// Figure measures something by itself. It is nil for none.
+	// Figure measures a server in another way, and returns the figure.
 	Figure func(ctx context.Context, address string) (figure float64, err error)
-	// Wait makes clients that wait, and returns what ends them. The figure is how many megabytes the server takes for them.
+	// Wait starts clients that stay idle, and returns a function that ends them. The figure is how many megabytes of memory the server uses for them.
 	Wait func(ctx context.Context, address string) (end func(), err error)
 }
 
-// Repeat calls f in n goroutines, in each of them until d has passed or f fails. f gets the goroutine's number and the end. Repeat returns the sum
-// of what f has done.
+// Repeat runs n goroutines, each of which calls f until d has passed or f fails. f gets the goroutine's number and the moment at which d has passed.
+// Repeat returns the sum of the results of f.
 func Repeat(n int, d time.Duration, f func(i int, until time.Time) (done float64, err error)) (sum float64, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -71,15 +72,16 @@ func Repeat(n int, d time.Duration, f func(i int, until time.Time) (done float64
 // Comparison is what a program compares.
 type Comparison struct {
 	Rows []Row
-	// Servers listen on a free port, and return the address that clients are given, and what serves.
+	// Servers has a function for each server, which listens on a free port. The function returns the address for the clients, and a function that
+	// serves.
 	Servers map[string]func() (address string, serve func() error, err error)
-	// Order is the servers' names, separated by commas. The first one is what the others are compared with.
+	// Order has the servers' names, separated by commas. The others are compared with the first one.
 	Order string
-	// Check reports whether a server answers as the loads expect it.
+	// Check returns an error unless a server's answers are those that the loads expect.
 	Check func(ctx context.Context, address string) error
 }
 
-// Main is the program: it reads the command line, and ends with a message after an error.
+// Main is the main function of a program: it reads the command line and runs the comparison. After an error it ends the process with a message.
 func (c *Comparison) Main() {
 	log.SetFlags(0)
 	name := flag.String("serve", "", "serve as one of the servers, until standard input ends")
@@ -111,7 +113,7 @@ func (c *Comparison) Main() {
 	}
 }
 
-// serve runs the server, prints its address, and gives unused memory back for each line of standard input, which it then prints.
+// serve runs the server and prints its address. For each line of standard input, it returns unused memory to the system, and then prints the line.
 func (c *Comparison) serve(name string) error {
 	start := c.Servers[name]
 	if start == nil {
@@ -135,7 +137,7 @@ func (c *Comparison) serve(name string) error {
 	return <-ended
 }
 
-// figures has the figures of a row's name and a server, one for each round.
+// figures maps the names of a row and a server to their figures, one for each round.
 type figures map[[2]string][]float64
 
 // measure measures all rows once with each server.
@@ -168,7 +170,7 @@ func (c *Comparison) print(order []string, all figures) {
 	}
 }
 
-// ratios returns each round's ratio of a server's figure to the figure of another.
+// ratios returns, for each round, the ratio of a server's figure to that of another one.
 func (f figures) ratios(row, name, base string) []float64 {
 	ratios := slices.Clone(f[[2]string{row, name}])
 	for i, figure := range f[[2]string{row, base}] {
@@ -198,7 +200,7 @@ func (c *Comparison) report(order []string, all figures) {
 func (c *Comparison) run(ctx context.Context, r *Row, name string) (figure float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if c.Servers[name+r.Variant] != nil { // a server without the variant has a figure that is lower than it should be
+	if c.Servers[name+r.Variant] != nil { // without this server, the figure would be lower than it should be
 		name += r.Variant
 	}
 	program, err := os.Executable()

@@ -1,4 +1,4 @@
-// Command echo serves some of the resources of package site by echo on net/http.
+// Command echo serves some of the resources of package site with echo on net/http.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command fasthttp serves the resources of package site by fasthttp.
+// Command fasthttp serves the resources of package site with fasthttp.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	log.Fatal(s.Serve(flags.Listen()))
 }
 
-// newHandler finds the resources that need no router by a switch. The router has the others.
+// newHandler returns a handler that finds fixed paths with a switch. The router has the other resources.
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
 	places := make(chan struct{}, flags.Limit)
@@ -67,7 +67,7 @@ func newRouter(flags *site.Flags) *router.Router {
 	})
 	upgrader := &websocket.FastHTTPUpgrader{}
 	r.GET("/websocket", func(ctx *fasthttp.RequestCtx) {
-		// The upgrader has answered the error already.
+		// After an error, the upgrader has already sent an answer.
 		upgrader.Upgrade(ctx, echo)
 	})
 	for route, names := range flags.GitHub(false) {
@@ -113,7 +113,7 @@ func sleep(ctx *fasthttp.RequestCtx, wait time.Duration) {
 	greet(ctx)
 }
 
-// limited sleeps for at most as many requests at once as the channel has places.
+// limited sleeps. At most as many requests as the channel's capacity sleep at once.
 func limited(ctx *fasthttp.RequestCtx, places chan struct{}) {
 	select {
 	case places <- struct{}{}:

@@ -1,4 +1,4 @@
-// Command fiber serves some of the resources of package site by fiber.
+// Command fiber serves some of the resources of package site with fiber.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command filo serves the resources of package site by filo, in the loop driver or, with -blocking, in the blocking one.
+// Command filo serves the resources of package site with filo, with the loop driver or, with -blocking, the blocking one.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	log.Fatal(s.Serve(listener))
 }
 
-// newHandler finds the resources that need no router by a switch. The router has the others.
+// newHandler returns a handler that finds fixed paths with a switch. The router has the other resources.
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
 	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })

@@ -1,4 +1,4 @@
-// Command gin serves some of the resources of package site by gin on net/http.
+// Command gin serves some of the resources of package site with gin on net/http.
 package main
 
 import (

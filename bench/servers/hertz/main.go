@@ -1,4 +1,4 @@
-// Command hertz serves some of the resources of package site by hertz, over netpoll as is its default on Linux.
+// Command hertz serves some of the resources of package site with hertz on netpoll, its default on Linux.
 package main
 
 import (

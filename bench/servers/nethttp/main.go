@@ -1,4 +1,4 @@
-// Command nethttp serves the resources of package site by net/http.
+// Command nethttp serves the resources of package site with net/http.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	log.Fatal(s.Serve(flags.Listen()))
 }
 
-// newHandler finds the resources that need no router by a switch. The mux has the others.
+// newHandler returns a handler that finds fixed paths with a switch. The mux has the other resources.
 func newHandler(flags *site.Flags) http.Handler {
 	compress, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(site.GzipLevel), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -89,7 +89,7 @@ func newMux(flags *site.Flags) *http.ServeMux {
 	return mux
 }
 
-// Values are set directly, which saves Header.Set's work.
+// Field values that are assigned to the header map directly, which is cheaper than Header.Set.
 var (
 	server   = []string{site.Server}
 	textType = []string{site.TextType}
@@ -110,7 +110,7 @@ func sleep(w http.ResponseWriter, wait time.Duration) {
 	greet(w)
 }
 
-// limited sleeps for at most as many requests at once as the channel has places.
+// limited sleeps. At most as many requests as the channel's capacity sleep at once.
 func limited(w http.ResponseWriter, places chan struct{}) {
 	select {
 	case places <- struct{}{}:

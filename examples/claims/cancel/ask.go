@@ -11,32 +11,32 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// result sums up the work for the clients of one server.
+// result sums up the tasks of one server.
 type result struct {
-	cancelled int           // tasks whose context had ended when the work ended
-	wasted    int           // steps that were done after the client had left
-	longest   time.Duration // from when a client left until its work ended
+	cancelled int           // how many tasks ended because their context had ended
+	wasted    int           // how many steps were done after the clients had left
+	longest   time.Duration // the longest time from a client's leaving until its task ended
 }
 
 // task is the work for one client.
 type task struct {
 	config
-	asking context.Context    // the client's; its end closes the client's connection
+	asking context.Context    // the context of the client's request; its end closes the client's connection
 	hangUp context.CancelFunc // ends asking
 
 	ended chan struct{} // closed when the work has ended; the fields below are set by then
-	done  int           // steps
+	done  int           // how many steps are done
 	left  time.Time     // when the client left
 	at    time.Time     // when the work ended
-	err   error         // of the handler's context at that time
+	err   error         // the error of the handler's context at that time
 }
 
-// work does the steps until all are done, or until the context has ended. The client leaves after as many steps as leave says.
+// work does the steps until all are done, or until the context has ended. After leave steps it makes the client leave.
 func (t *task) work(ctx context.Context) error {
 	defer close(t.ended)
 	for t.done < t.steps && ctx.Err() == nil {
 		select {
-		case <-time.After(t.step): // this is where a query would be made
+		case <-time.After(t.step): // a real program would make a query here
 			t.done++
 			if t.done == t.leave {
 				t.left = time.Now()
@@ -71,7 +71,7 @@ func (t *task) request(ctx context.Context, url string) error {
 	}
 }
 
-// ask makes a server work for all clients at the same time, and waits until the work has ended.
+// ask makes all clients send their requests to a server at the same time, and waits until their tasks have ended.
 func ask(ctx context.Context, cfg config, s server) (*result, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command cancel shows what happens to a handler's work when its client leaves, with filo, net/http and fasthttp. Each server does the same
-// work, which gets the handler's context and stops when the context ends.
+// Command cancel shows whether a handler's work stops when its client leaves, with filo, net/http and fasthttp. With each server the handler does the
+// same work, which stops when the handler's context ends.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 
 func main() { program.Main("cancel", run) }
 
-// config sizes the work.
+// config says how much work there is.
 type config struct {
 	clients int
 	steps   int           // of the work for one request
@@ -46,7 +46,7 @@ func parseFlags(args []string) (config, error) {
 	return cfg, nil
 }
 
-// run asks each server, and prints what became of the work. It returns an error if the claim doesn't hold.
+// run runs the tasks with each server, and prints the results. It returns an error if the claim doesn't hold.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	cfg, err := parseFlags(args)
 	if err != nil {
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// verdict is nil if filo stopped the work, and fasthttp didn't. results are in the order of servers.
+// verdict returns an error unless the work stopped with filo, and didn't stop with fasthttp. results are in the order of servers.
 func verdict(results []*result, cfg config) error {
 	filo, fasthttp := results[0], results[len(results)-1]
 	if err := filo.stopped(cfg); err != nil {
@@ -91,8 +91,8 @@ func verdict(results []*result, cfg config) error {
 	return nil
 }
 
-// stopped is nil if every context ended, and nearly no step was done after its client had left. On a busy machine a close arrives late:
-// a tenth of the steps may be done by then.
+// stopped returns an error unless every context ended, and nearly no steps were done after the clients had left. A tenth of the remaining steps is
+// allowed, since on a busy machine the server may notice a close late.
 func (r *result) stopped(cfg config) error {
 	switch rest := cfg.clients * (cfg.steps - cfg.leave); {
 	case r.cancelled < cfg.clients:

@@ -11,13 +11,13 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// server serves a job, which gets the context of its handler and the number of its client.
+// server is a server whose handler calls job, with the handler's context and the client's number.
 type server struct {
 	name  string
 	serve func(l net.Listener, job func(ctx context.Context, client string) error) (stop func())
 }
 
-// servers are the contestants; filo is first.
+// servers are the servers to compare; filo is the first.
 var servers = []server{{"filo", serveFilo}, {"net/http", serveNetHTTP}, {"fasthttp", serveFasthttp}}
 
 func serveFilo(l net.Listener, job func(context.Context, string) error) (stop func()) {
@@ -43,7 +43,7 @@ func serveNetHTTP(l net.Listener, job func(context.Context, string) error) (stop
 
 func serveFasthttp(l net.Listener, job func(context.Context, string) error) (stop func()) {
 	s := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
-		if job(ctx, string(ctx.QueryArgs().Peek("client"))) == nil { // a RequestCtx is a context.Context
+		if job(ctx, string(ctx.QueryArgs().Peek("client"))) == nil { // a *fasthttp.RequestCtx is a context.Context
 			ctx.WriteString("done\n")
 		}
 	}}

@@ -1,5 +1,5 @@
-// Command idle measures what connections cost that wait for their next request, with filo, net/http and fasthttp. Each server is a process
-// of its own, started by this program; the connections are this process's. It needs Linux.
+// Command idle measures the memory and the goroutines of idle connections with filo, net/http and fasthttp. It starts each server in a separate
+// process, and opens the connections itself. It needs Linux.
 package main
 
 import (
@@ -58,8 +58,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 func megabytes(bytes int) float64 { return float64(bytes) / (1 << 20) }
 
-// verdict is nil if filo, which is first, has no goroutine for a connection, and needs less than a quarter of the memory of each other
-// server. From 1,000 connections on, where the server itself weighs little, a connection must also cost filo less than a kilobyte.
+// verdict returns an error unless filo, the first server, has no goroutines for connections, and uses less than a quarter of the memory of each other
+// server. With at least 1,000 connections, an idle connection must also cost filo less than a kilobyte. With fewer, the memory of the server itself
+// would distort that figure.
 func verdict(each []figures, n int) error {
 	filo, others := each[0], each[1:]
 	var faults []string

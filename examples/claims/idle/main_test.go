@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMain is one of the servers in the processes that the tests start.
+// TestMain runs one of the servers in the child processes that the tests start.
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		main()
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 func TestTheClaim(t *testing.T) {
 	var out bytes.Buffer
-	// On a busy machine filo has a few more workers. Their memory is little compared with that of this many connections.
+	// On a busy machine filo has a few more workers. With this many connections, the workers' memory doesn't matter.
 	err := run(t.Context(), []string{"-conns", "600"}, &out)
 	if runtime.GOOS != "linux" {
 		if err == nil || !strings.Contains(err.Error(), runtime.GOOS) {
@@ -39,7 +39,7 @@ func TestTheClaim(t *testing.T) {
 	}
 }
 
-// The measurement tells the servers apart: net/http has a goroutine for each connection.
+// The measurement shows a difference between the servers: net/http has a goroutine for each connection.
 func TestMeasure(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the memory of a process is read from Linux's /proc")

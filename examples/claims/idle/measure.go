@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// figures are a server's own measurements.
+// figures are what a server measures about itself.
 type figures struct {
 	before, with int // bytes in memory: without connections, and with all of them
 	goroutines   int // with all of them
@@ -22,10 +22,10 @@ type figures struct {
 
 func (f figures) grown() int { return f.with - f.before }
 
-// patience is how long an answer may take.
+// patience is how long the program waits for an answer.
 const patience = 30 * time.Second
 
-// measure starts a server, and asks it what n connections cost.
+// measure starts a server, and asks it for its figures before and after opening n connections.
 func measure(ctx context.Context, name string, n int) (f figures, err error) {
 	if err := possible(n); err != nil {
 		return f, err
@@ -86,7 +86,7 @@ func measure(ctx context.Context, name string, n int) (f figures, err error) {
 	return f, each(ctx, conns, address) // all connections are still open
 }
 
-// each makes a request on each of the connections, 64 at a time, and dials those that are nil.
+// each makes a request on each of the connections, 64 at a time. It dials connections that are nil.
 func each(ctx context.Context, conns []net.Conn, address string) error {
 	requests, ctx := errgroup.WithContext(ctx)
 	requests.SetLimit(64)
@@ -101,9 +101,9 @@ func each(ctx context.Context, conns []net.Conn, address string) error {
 	return requests.Wait()
 }
 
-// get makes a request on a connection, which is dialled if it is nil.
+// get makes a request on a connection. It dials the connection if it is nil.
 func get(ctx context.Context, c *net.Conn, address string) (err error) {
-	if ctx.Err() != nil { // interrupted, or another connection has failed
+	if ctx.Err() != nil { // the program was interrupted, or another connection has failed
 		return ctx.Err()
 	}
 	if *c == nil {

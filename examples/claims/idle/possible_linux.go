@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// possible checks that this process, and so the server's process, may have that many connections. Go has already raised the limit as far as
+// possible checks that this process may open n connections. The same limit holds for the server's process. Go has already raised the limit as far as
 // allowed.
 func possible(n int) error {
 	var limit syscall.Rlimit

@@ -19,7 +19,7 @@ import (
 // childVariable names the environment variable that makes the program one of the servers.
 const childVariable = "FILO_CLAIMS_IDLE_SERVER"
 
-// names are the servers; filo is first.
+// names are the names of the servers; filo is the first.
 var names = []string{"filo", "net/http", "fasthttp"}
 
 const body = "Hello, World!"
@@ -36,8 +36,8 @@ func serve(name string, l net.Listener) error {
 	return fmt.Errorf("there is no server %q", name)
 }
 
-// child serves until its input ends. First it prints its address. For each line of input it then collects garbage, returns free memory to
-// the system, and prints how much memory and how many goroutines it has.
+// child runs one of the servers until its input ends. First it prints the server's address. For each line of input it then collects garbage, returns
+// free memory to the system, and prints how much memory and how many goroutines the process has.
 func child(name string, in io.Reader, out io.Writer) {
 	log.SetFlags(0)
 	log.SetPrefix("idle: " + name + ": ")
@@ -57,7 +57,7 @@ func child(name string, in io.Reader, out io.Writer) {
 	}
 }
 
-// residentMemory returns how many bytes of the process are in memory, as Linux counts them.
+// residentMemory returns the resident memory of the process, in bytes, as Linux reports it.
 func residentMemory() (int, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// newServer returns the application. It doesn't know which server serves it.
+// newServer returns the application, whose code doesn't depend on which server serves it.
 func newServer() *filo.Server {
 	files := static.New(fstest.MapFS{"about.txt": {Data: []byte("An application that can leave.\n")}}, static.Options{})
 	r := router.New()

@@ -16,7 +16,7 @@ import (
 // client neither follows redirects nor asks for compression, so it returns answers as the server has sent them.
 var client = &http.Transport{DisableCompression: true}
 
-// patience is how long an answer may take.
+// patience is how long the program waits for an answer.
 const patience = 30 * time.Second
 
 // question is a request.
@@ -26,7 +26,7 @@ type question struct {
 	body           string
 }
 
-// questions are the requests that both servers get.
+// questions are the requests that the program sends to both servers.
 var questions = []question{
 	{method: "GET", target: "/hello/gopher"},
 	{method: "HEAD", target: "/hello/gopher"},
@@ -103,7 +103,7 @@ func (q question) ask(ctx context.Context, address string) (*answer, error) {
 	return a, nil
 }
 
-// unlike returns the difference between two answers, "" if there is none. The values of Date may differ.
+// unlike describes the differences between two answers, or returns "" if there are none. The values of Date may differ.
 func (a *answer) unlike(b *answer) string {
 	var differences []string
 	if a.status != b.status {
@@ -124,7 +124,7 @@ func (a *answer) unlike(b *answer) string {
 	return strings.Join(differences, "; ")
 }
 
-// String returns the answer as it looks on the wire.
+// String formats the answer similarly to how it looks on the wire.
 func (a *answer) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "    %d %s\n", a.status, http.StatusText(a.status))

@@ -1,5 +1,5 @@
-// Command leave serves one application twice, by filo and by net/http, and compares the answers. The line that serves the application is in
-// serve.go, once for each server; the application in app.go knows neither server.
+// Command leave serves one application twice, with filo and with net/http, and compares the answers. serve.go has the line that serves the
+// application, once for each server. The application in app.go depends on neither.
 package main
 
 import (

@@ -23,7 +23,7 @@ func TestTheClaim(t *testing.T) {
 	}
 }
 
-// Two different servers do serve: a malformed request gets filo's own answer from one, and net/http's from the other.
+// The servers really are different: a malformed request gets filo's own answer from one, and net/http's from the other.
 func TestWhoServes(t *testing.T) {
 	answers := make(map[string]bool)
 	for _, serve := range []func(context.Context, net.Listener) error{byFilo, byNetHTTP} {

@@ -8,13 +8,13 @@ import (
 	"github.com/filohttp/filo/adaptor"
 )
 
-// byFilo lets filo serve the application.
+// byFilo serves the application with filo.
 func byFilo(ctx context.Context, l net.Listener) error {
 	s := newServer()
 	return s.RunListener(ctx, l)
 }
 
-// byNetHTTP lets net/http serve it.
+// byNetHTTP serves the application with net/http.
 func byNetHTTP(ctx context.Context, l net.Listener) error {
 	s := newServer()
 	defer context.AfterFunc(ctx, func() { l.Close() })()

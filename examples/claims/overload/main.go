@@ -1,5 +1,5 @@
-// Command overload puts the same scarce resource behind several servers, asks each for twice what the resource can do, and prints a table:
-// how many requests each server answered, how fast, how many it refused, and for how long it suffers after the end of the overload.
+// Command overload puts the same scarce resource behind several servers, and sends each server twice as many requests as the resource can handle. It
+// prints a table: how many requests each server answered, how fast, how many it refused, and how it performs in the first second after the overload.
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	places   = 20                    // how many may use the resource at once
-	work     = 20 * time.Millisecond // how long each does
+	places   = 20                    // how many requests may use the resource at once
+	work     = 20 * time.Millisecond // how long each request uses it
 	maxWait  = 50 * time.Millisecond // how long a request may wait in a server with a queue
 	patience = time.Second           // how long a client waits for an answer
 )
@@ -50,14 +50,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return compare(ctx, stdout, cfg, measure())
 }
 
-// compare prints the table for a resource that does capacity requests a second.
+// compare prints the table for a resource that can handle capacity requests a second.
 func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64) error {
 	fmt.Fprintf(stdout, "The resource does %.0f requests/s: %d at once, %v each. The storm asks for %.0f/s.\n\n", capacity, places, work, 2*capacity)
 	fmt.Fprintln(stdout, "| server | answered in time, of the capacity | p99 of those | 503 | no answer within 1 s | first second after: 200, p99 | 503 | no answer |")
 	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
 	var results []*result
 	for i := range contestants(nil) {
-		each := contestants(make(resource, places))[i] // its own resource: handlers of a closed server may still wait for theirs
+		each := contestants(make(resource, places))[i] // with a new resource, since handlers of an earlier server may still be waiting for theirs
 		r, err := each.play(ctx, stdout, cfg, capacity)
 		if err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
@@ -75,7 +75,8 @@ type result struct {
 	lost     float64 // requests without an answer in time, as a share of all
 }
 
-// verdict says whether the claim holds, and returns an error if it doesn't. A busy machine takes part of the capacity.
+// verdict prints whether the claim holds, and returns an error if it doesn't. It demands less than the whole capacity, since other work on the
+// machine takes a part.
 func verdict(stdout io.Writer, results []*result) error {
 	for _, r := range results {
 		var err error
@@ -95,8 +96,7 @@ func verdict(stdout io.Writer, results []*result) error {
 	return nil
 }
 
-// resource is the scarce resource for which requests wait. As with many clients of databases, a request goes on waiting after its client
-// has left.
+// resource is the scarce resource for which requests wait. As with many database drivers, a request continues to wait after its HTTP client has left.
 type resource chan struct{}
 
 func (r resource) use() {
@@ -105,7 +105,7 @@ func (r resource) use() {
 	<-r
 }
 
-// measure returns how many requests the resource does in a second, without any server.
+// measure returns how many requests the resource can handle in a second, without any server.
 func measure() float64 {
 	const each = 50
 	r := make(resource, places)
@@ -128,7 +128,7 @@ type contestant struct {
 	serve   func(context.Context, net.Listener) error
 }
 
-// contestants are the servers in front of the resource. They use it one after the other.
+// contestants returns the servers, whose handlers use the resource.
 func contestants(r resource) []contestant {
 	quiet := slog.New(slog.DiscardHandler)
 	filoWith := func(s *filo.Server, around filo.Middleware) func(context.Context, net.Listener) error {
@@ -167,7 +167,7 @@ func (r resource) serveFast(ctx context.Context, l net.Listener) error {
 	return s.Serve(l)
 }
 
-// play runs the three parts of the load, and prints a row of the table.
+// play runs the load before, during and after the overload, and prints a row of the table.
 func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, capacity float64) (*result, error) {
 	address, stop, err := program.Background(each.serve)
 	if err != nil {
@@ -190,7 +190,7 @@ func (each contestant) play(ctx context.Context, stdout io.Writer, cfg config, c
 	return &result{each.name, each.limited, answered / capacity, float64(storm.lost) / float64(max(1, storm.all()))}, err
 }
 
-// load sends requests when they are due, whether or not earlier ones were answered.
+// load sends requests when they are due, even if earlier ones haven't been answered yet.
 type load struct {
 	url     string
 	client  *http.Client
@@ -200,11 +200,11 @@ type load struct {
 // tally holds the outcomes of the requests of one part of the load.
 type tally struct {
 	mu            sync.Mutex
-	took          []time.Duration // of the answered requests, from when they were due
+	took          []time.Duration // the latencies of the answered requests, from when they were due
 	refused, lost int
 }
 
-// send sends rate requests a second. It returns when the last one was sent; the tally is complete after pending.
+// send sends rate requests a second. It returns when it has sent the last one. The tally is complete when pending is done.
 func (l *load) send(ctx context.Context, rate float64, d time.Duration) *tally {
 	t := &tally{}
 	start := time.Now()
@@ -222,7 +222,7 @@ func (l *load) send(ctx context.Context, rate float64, d time.Duration) *tally {
 	return t
 }
 
-// get returns the status, 0 if there was no answer in time.
+// get sends a request, and returns the status of the answer, or 0 if there was no answer in time.
 func (l *load) get() int {
 	response, err := l.client.Get(l.url)
 	if err != nil {
@@ -258,7 +258,7 @@ func (t *tally) p99() string {
 
 func (t *tally) all() int { return len(t.took) + t.refused + t.lost }
 
-// share returns a part of all requests of the tally in percent.
+// share returns n as a percentage of all requests of the tally.
 func (t *tally) share(n int) string {
 	if n == 0 {
 		return "0"

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// Each server has its row. A storm as short as this one overloads no server, so the claim doesn't hold.
+// The table has a row for each server. A storm as short as this one overloads no server, so the claim doesn't hold.
 func TestCompare(t *testing.T) {
 	var out strings.Builder
 	if err := compare(t.Context(), &out, config{storm: 20 * time.Millisecond, after: 20 * time.Millisecond}, 1000); err == nil ||
@@ -24,7 +24,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Of 200 requests at once, the servers with a limit refuse some while the resource is stuck. Those without one let all of them wait.
+// While the resource is blocked, 200 requests arrive at once. Servers with a limit refuse some of them. Servers without one let all of them wait.
 func TestRefusals(t *testing.T) {
 	r := make(resource, places)
 	for _, each := range contestants(r) {

@@ -1,4 +1,4 @@
-// Package browser runs a headless Chromium, with which the tests of the examples look at their pages.
+// Package browser runs a headless Chromium, with which the tests of the examples check their pages.
 //
 //	base := start(t)        // first the server, so that it ends after the browser
 //	tab := browser.Tab(t)
@@ -6,7 +6,7 @@
 //		t.Fatal(err)
 //	}
 //
-// Errors in a page fail the test: those that nobody catches, and those that the page or the browser writes to the console.
+// Errors in a page fail the test: uncaught exceptions, and errors that the page or the browser writes to the console.
 package browser
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// limit is the maximum lifetime of a tab. On a busy machine the start of a browser takes long.
+// limit is the maximum lifetime of a tab. It is long because a browser starts slowly on a busy machine.
 const limit = 4 * time.Minute
 
-// Tab returns a tab of a browser of its own, which ends with the test; to be used with chromedp. The browser gets more flags, if there are some. It needs chromium,
-// chromium-browser or google-chrome in PATH: without one the test skips, and under FILO_CI, where it is promised, it fails.
+// Tab starts a browser that ends with the test, and returns a tab of it for chromedp. more are further flags for the browser. Tab needs chromium,
+// chromium-browser or google-chrome in PATH. If there is none, it skips the test or, if FILO_CI is set, fails it.
 func Tab(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := find(t)
@@ -35,20 +35,19 @@ func Tab(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 		chromedp.WindowSize(1200, 800),
 		chromedp.DisableGPU,
 		chromedp.WSURLReadTimeout(limit),
-		// Without animations, nothing that a test looks for is still moving.
+		// No animations, so that elements don't move while a test looks for them.
 		chromedp.Flag("force-prefers-reduced-motion", true),
 		chromedp.Flag("no-sandbox", os.Geteuid() == 0),
 	)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, append(options, more...)...)
-	t.Cleanup(stop) // waits for the browser's end
+	t.Cleanup(stop) // stop waits until the browser has ended
 	console := newConsole(t)
 	return open(t, context.WithValue(ctx, consoleKey{}, console), chromedp.WithLogf(console.logf), chromedp.WithErrorf(console.logf))
 }
 
-// Another returns a second tab of the same browser, with the same cookies and storage. It is in a window of its own, so that both
-// are visible.
+// Another returns a second tab of the same browser, with the same cookies and storage. It is in a separate window, so that both tabs are visible.
 func Another(t testing.TB, tab context.Context) context.Context {
 	t.Helper()
 	return open(t, tab)
@@ -63,7 +62,7 @@ func open(t testing.TB, parent context.Context, options ...chromedp.ContextOptio
 		console.complete(tab)
 		closeTab()
 	})
-	// A page behaves as if it had the focus, even when another page has it.
+	// Make the page behave as if it had the focus, even when another page has it.
 	focus := func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 		return err
@@ -89,7 +88,7 @@ func find(t testing.TB) string {
 	return ""
 }
 
-// Screenshot writes what the tab shows to a PNG file, if the environment variable FILO_SCREENSHOTS is 1. The path is relative to
+// Screenshot writes a screenshot of the tab to a PNG file, if the environment variable FILO_SCREENSHOTS is 1. The path is relative to
 // the repository's root, which is two folders above each example.
 func Screenshot(t testing.TB, tab context.Context, path string) {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// serve serves a page with a script, and nothing else but a favicon.
+// serve serves a page with a script, and a favicon.
 func serve(t *testing.T, script string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func TestTwoTabs(t *testing.T) {
 	if _, err := chromedp.Run(first, chromedp.Evaluate[chromedp.Void](`localStorage.name = "Ada"; undefined`)); err != nil {
 		t.Fatal(err)
 	}
-	// The tabs share their storage, both are visible, and each believes that it has the focus.
+	// The tabs share their storage, both are visible, and each behaves as if it had the focus.
 	got, err := chromedp.Run(second, chromedp.Evaluate[string](`localStorage.name + " " + document.visibilityState + " " + document.hasFocus()`))
 	if err != nil || got != "Ada visible true" {
 		t.Errorf("got %q, %v", got, err)
@@ -82,13 +82,13 @@ func TestErrorsFailTheTest(t *testing.T) {
 		fetch("/missing")`
 	base := serve(t, all)
 	r := &recorder{TB: t}
-	defer r.end() // also after a t.Fatal
+	defer r.end() // deferred, so that it also runs after a t.Fatal
 	tab := Tab(r)
 	Allow(tab, `allowed`)
 	if err := chromedp.Do(tab, chromedp.Navigate(base)); err != nil {
 		t.Fatal(err)
 	}
-	// When this fetch is over, the page's own are, too.
+	// When this fetch has ended, those of the page have ended, too.
 	again := chromedp.Evaluate[bool](`fetch("/missing").then(() => { console.error("allowed"); return true })`, chromedp.EvalAwaitPromise)
 	if _, err := chromedp.Run(tab, again); err != nil {
 		t.Fatal(err)

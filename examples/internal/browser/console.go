@@ -37,8 +37,8 @@ func consoleOf(tab context.Context) *console {
 	return tab.Value(consoleKey{}).(*console)
 }
 
-// Allow lets errors in the pages of the tab's browser pass if they match the regular expression, such as the errors of a test about a
-// server that isn't there.
+// Allow ignores errors in the pages of the tab's browser that match the regular expression, such as those that a test causes when it stops the
+// server.
 func Allow(tab context.Context, expression string) {
 	c := consoleOf(tab)
 	c.mu.Lock()
@@ -46,7 +46,7 @@ func Allow(tab context.Context, expression string) {
 	c.allowed = append(c.allowed, regexp.MustCompile(expression))
 }
 
-// listen is called with each event of a tab, and must neither wait nor ask the browser.
+// listen is called with each event of a tab. It must neither block nor send commands to the browser.
 func (c *console) listen(event any) {
 	switch event := event.(type) {
 	case *runtime.EventExceptionThrown:
@@ -62,7 +62,7 @@ func (c *console) listen(event any) {
 	}
 }
 
-// describe returns an exception with the place where it was thrown.
+// describe returns the text of an exception and the position at which it was thrown.
 func describe(e *runtime.ExceptionDetails) string {
 	text := e.Text
 	if e.Exception != nil {
@@ -86,14 +86,14 @@ func (c *console) add(text string) {
 	c.errors = append(c.errors, text)
 }
 
-// logf takes chromedp's log, which is printed if the test fails.
+// logf stores a line of chromedp's log, which is printed if the test fails.
 func (c *console) logf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.logs = append(c.logs, fmt.Sprintf(format, args...))
 }
 
-// complete waits until all errors of a tab so far were received: the answer to a command comes after the events before it.
+// complete waits until all errors of a tab so far have been received. It runs a command, since the answer arrives after all earlier events.
 func (c *console) complete(tab context.Context) {
 	if _, err := chromedp.Run(tab, chromedp.Evaluate[int]("0")); err != nil {
 		c.add(fmt.Sprintf("the tab doesn't answer any more: %v", err))

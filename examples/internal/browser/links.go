@@ -18,13 +18,13 @@ const maxPages = 500
 
 var (
 	reference = regexp.MustCompile(`(?:href|src)="([^"]*)"`)
-	// lasting is a profile or trace of the next seconds, which the answer to HEAD doesn't wait for.
+	// lasting matches links to profiles and traces of the next seconds. CheckLinks requests these with HEAD, which is answered without waiting.
 	lasting = regexp.MustCompile(`[?&]seconds=`)
 )
 
-// CheckLinks follows all links on the page that the tab shows, including those that scripts have added. It goes on with the links of the
-// pages to which these lead, but stays on the page's server. A link that leads to an error fails the test, unless its path is in allowed
-// with that status. The requests are made outside of the browser, without the tab's cookies.
+// CheckLinks follows all links on the page that the tab shows, including those that scripts have added. It also follows the links on the linked
+// pages, as long as they are on the same server. A link whose answer is an error fails the test, unless allowed has the link's path with that status.
+// The requests are made outside of the browser, without the tab's cookies.
 func CheckLinks(t testing.TB, tab context.Context, allowed map[string]int) {
 	t.Helper()
 	found, err := chromedp.Run(tab, chromedp.Evaluate[[]string](`[location.href, ...[...document.querySelectorAll("[href], [src]")].map((e) => e.href || e.src)]`))

@@ -1,4 +1,4 @@
-// Package program has the code with which most of the example programs begin. Command hello spells it out.
+// Package program has code that the main functions of most example programs share. Command echo has this code in its own main function.
 package program
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Main calls run with the arguments of the command line, and exits with 1 if it fails. SIGINT and SIGTERM end the context; a second
-// signal ends the process at once.
+// Main calls run with the arguments of the command line, and exits with 1 if it fails. The first SIGINT or SIGTERM ends the context, a second one
+// ends the process at once.
 func Main(name string, run func(ctx context.Context, args []string, stdout io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -29,7 +29,7 @@ func Main(name string, run func(ctx context.Context, args []string, stdout io.Wr
 	}
 }
 
-// Parse parses arguments that are flags alone.
+// Parse parses flags, and fails if there are other arguments.
 func Parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -50,8 +50,8 @@ func Serve(ctx context.Context, server *filo.Server, addr string, stdout io.Writ
 	return server.RunListener(ctx, ln)
 }
 
-// Background calls serve in a goroutine of its own, with a listener on a free port of the loopback interface, whose address it returns.
-// stop ends serve's context, waits until serve has ended, and returns its error, however often it is called.
+// Background calls serve in a new goroutine, with a listener on a free port of the loopback interface, and returns the listener's address. stop ends
+// serve's context, waits until serve has returned, and returns serve's error. It may be called several times.
 func Background(serve func(context.Context, net.Listener) error) (address string, stop func() error, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

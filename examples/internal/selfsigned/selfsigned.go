@@ -1,4 +1,4 @@
-// Package selfsigned makes a certificate for examples over TLS.
+// Package selfsigned creates certificates for examples that use TLS.
 package selfsigned
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Certificate returns a certificate for this machine that no client trusts, for trying things out.
+// Certificate returns a certificate for localhost that no client trusts. It is only for trying out the examples.
 func Certificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -21,7 +21,7 @@ func Certificate() (tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(30 * 24 * time.Hour),
-		Subject:     pkix.Name{CommonName: "localhost"}, // Java wants it besides the names below
+		Subject:     pkix.Name{CommonName: "localhost"}, // Java requires a subject in addition to the names below
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	}
