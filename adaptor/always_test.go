@@ -9,7 +9,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// A route that is always answered stays so behind a middleware of net/http, and if its handler says that it mostly waits.
+// An Always route is answered under overload even behind a middleware of net/http, and even if its handler is marked with
+// filo.Offload.
 func TestAlwaysBehindMiddleware(t *testing.T) {
 	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })

@@ -50,7 +50,7 @@ var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 
 func helloFilo(c *filo.Ctx) error { return c.Text(200, "Hello, World!") }
 
-// BenchmarkServe runs a small handler under net/http and in filo, and shows what the package costs on top of either.
+// BenchmarkServe runs a small handler under net/http and in filo, and shows how much time the package adds to each of them.
 func BenchmarkServe(b *testing.B) {
 	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
 	for _, each := range []struct {
@@ -71,7 +71,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// discarder is an http.ResponseWriter that costs next to nothing.
+// discarder is an http.ResponseWriter that does almost no work.
 type discarder struct{ header http.Header }
 
 func (d *discarder) Header() http.Header         { return d.header }

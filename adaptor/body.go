@@ -14,10 +14,10 @@ import (
 // requestBody is the body of a request of net/http.
 type requestBody struct {
 	exchange *exchange
-	closed   bool         // guarded by the exchange
-	trailer  *http.Header // the request's, for trailer fields behind a body of unknown length; guarded by the exchange
-	// duplex, in HTTP/2, reads the body while other goroutines write. taken says that the first Read has asked for duplex. The exchange
-	// guards both.
+	closed   bool         // guarded by exchange.mu
+	trailer  *http.Header // the request's Trailer, to be filled after a body of unknown length; guarded by exchange.mu
+	// duplex reads the body over HTTP/2, even while other goroutines write; it is nil over HTTP/1.1. taken says that the first Read has
+	// asked for duplex. Both are guarded by exchange.mu.
 	duplex hooks.Duplex
 	taken  bool
 }
@@ -73,7 +73,7 @@ func (b *requestBody) unreadableLocked() error {
 	return nil
 }
 
-// Close makes further reads fail, and in HTTP/2 ends a read that waits. The server takes care of the rest of the body.
+// Close makes further reads fail, and over HTTP/2 ends a waiting read. The server deals with the unread rest of the body.
 func (b *requestBody) Close() error {
 	b.exchange.mu.Lock()
 	defer b.exchange.mu.Unlock()
@@ -102,7 +102,7 @@ func (b *requestBody) takeTrailerLocked() {
 	b.trailer = nil
 }
 
-// translate turns an error of filo into an error that handlers for net/http know as well.
+// translate wraps an error of filo so that handlers written for net/http recognize it, too.
 func (b *requestBody) translate(err error) error {
 	var problem *filo.HTTPError
 	switch {

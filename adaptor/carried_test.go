@@ -30,7 +30,7 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// front is a server of net/http in front of a server of filo.
+// front is a server of net/http that runs the handler of a filo server.
 type front struct {
 	url    string
 	client *http.Client
@@ -56,13 +56,13 @@ func eachFront(t *testing.T, f func(t *testing.T, start func(*filo.Server) *fron
 	}
 }
 
-// answer is the answer that a client has got, with its whole body.
+// answer is an answer that a client has received, with its whole body.
 type answer struct {
 	*http.Response
 	body string
 }
 
-// ask sends a request, and returns the answer when it has come.
+// ask sends a request, and waits for the answer.
 func (f *front) ask(t *testing.T, method, path, body string) *answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, f.url+path, strings.NewReader(body))
@@ -82,17 +82,17 @@ func (f *front) ask(t *testing.T, method, path, body string) *answer {
 	return &answer{response, string(got)}
 }
 
-// later is ask on a goroutine.
+// later calls ask on another goroutine.
 func (f *front) later(t *testing.T, method, path, body string) <-chan *answer {
 	got := make(chan *answer, 1)
 	go func() { got <- f.ask(t, method, path, body) }()
 	return got
 }
 
-// isRefusal reports whether an answer is a 503 that says when to come again.
+// isRefusal reports whether an answer is a 503 with Retry-After.
 func (a *answer) isRefusal() bool { return a.StatusCode == 503 && a.Header.Get("Retry-After") != "" }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
@@ -102,7 +102,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// held is a handler that waits until it is let go.
+// held is a handler that waits until release is closed.
 type held struct{ begun, release chan struct{} }
 
 func newHeld() *held { return &held{make(chan struct{}, 100), make(chan struct{})} }
@@ -154,7 +154,7 @@ func TestCarriedStats(t *testing.T) {
 		adaptor.ToHTTPServer(s).ServeHTTP(httptest.NewRecorder(), r) // is refused
 		got := f.later(t, "GET", "/held", "")
 		<-holds.begun
-		// A client may have its answer before the handler's end is counted.
+		// A client may receive its answer before the end of the handler is counted.
 		eventually(t, "the answers to be counted", func() bool {
 			st := s.Stats()
 			return st.Requests == [6]uint64{2: 3, 4: 2, 5: 2} && st.RequestsCarried == 1 && st.ConnsOpen == 0
@@ -200,7 +200,7 @@ func TestCarriedEnds(t *testing.T) {
 	}
 }
 
-// A handler that a middleware of net/http runs is a part of a request that the server has counted, and isn't counted again.
+// If a middleware of net/http runs a handler of filo, the server counts the request once, not again for the inner handler.
 func TestMiddlewareCountsOnce(t *testing.T) {
 	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
@@ -250,7 +250,8 @@ func TestMiddlewareCountsOnce(t *testing.T) {
 	}
 }
 
-// A request whose context's deadline comes while it waits in the queue is refused: its client hasn't left.
+// If the deadline of a request's context passes while the request waits in the queue, it gets a 503, because its client hasn't
+// left.
 func TestCarriedQueueDeadline(t *testing.T) {
 	holds := newHeld()
 	s := &filo.Server{Concurrency: 1, Queue: 1, QueueTimeout: time.Hour, Handler: holds.serve, Logger: quiet}
@@ -316,7 +317,7 @@ func TestCarriedShutdown(t *testing.T) {
 	})
 }
 
-// A shutdown that gives up, and a Close, end the contexts of the requests.
+// A Close, and a Shutdown whose time has run out, end the contexts of the requests.
 func TestCarriedShutdownGivesUp(t *testing.T) {
 	for _, end := range []func(s *filo.Server) error{
 		func(s *filo.Server) error {
@@ -379,7 +380,7 @@ func TestCarriedDrain(t *testing.T) {
 	}
 }
 
-// The Ctx, the access log, and handlers of net/http inside have the protocol by which the request came.
+// The Ctx, the access log, and inner handlers of net/http see the protocol of the client's request.
 func TestCarriedProtocol(t *testing.T) {
 	for proto, version := range map[string][2]int{"HTTP/1.0": {1, 0}, "HTTP/1.1": {1, 1}, "HTTP/2.0": {2, 0}, "HTTP/3.0": {3, 0}} {
 		var log bytes.Buffer
@@ -402,7 +403,7 @@ func TestCarriedProtocol(t *testing.T) {
 	}
 }
 
-// A middleware of net/http doesn't change the protocol that handlers behind it see.
+// A middleware of net/http doesn't change the protocol that inner handlers see.
 func TestProtocolBehindMiddleware(t *testing.T) {
 	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
@@ -420,7 +421,7 @@ func TestProtocolBehindMiddleware(t *testing.T) {
 	}
 }
 
-// By HTTP/2 trailer fields may follow a body whose length was announced, both behind filo's server and behind net/http's.
+// Over HTTP/2, trailer fields may follow a body whose length was announced, both with filo's server and with net/http's.
 func TestCarriedTrailerBesideLength(t *testing.T) {
 	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Length", "5")
@@ -448,8 +449,8 @@ func TestCarriedTrailerBesideLength(t *testing.T) {
 	}
 }
 
-// Requests over Concurrency wait in Queue, or get a 503, like requests of filo's own connections. Inline handlers and
-// Always handlers run even then.
+// Requests over Concurrency wait in Queue, or get a 503, like requests of filo's own connections. Inline handlers and Always
+// handlers run even when Concurrency is reached.
 func TestCarriedAdmission(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
 		holds := newHeld()
@@ -457,7 +458,7 @@ func TestCarriedAdmission(t *testing.T) {
 		r.GET("/held", holds.serve).Offload()
 		r.GET("/inline", func(c *filo.Ctx) error { return c.Text(200, "inline") }).Inline()
 		r.GET("/always", func(c *filo.Ctx) error {
-			time.Sleep(time.Microsecond) // it isn't quick by itself
+			time.Sleep(time.Microsecond) // so that the handler isn't quick
 			return c.Text(200, "always")
 		}).Offload().Always()
 		r.POST("/inline", func(c *filo.Ctx) error {
@@ -466,7 +467,7 @@ func TestCarriedAdmission(t *testing.T) {
 		}).Inline()
 		s := &filo.Server{Concurrency: 2, Queue: 1, QueueTimeout: time.Hour, Handler: r.Serve}
 		f := start(s)
-		f.ask(t, "GET", "/inline", "") // now the server knows that its handler enters classes
+		f.ask(t, "GET", "/inline", "") // from now on the server knows that its handler enters classes
 		first, second := f.later(t, "GET", "/held", ""), f.later(t, "GET", "/held", "")
 		<-holds.begun
 		<-holds.begun
@@ -499,8 +500,8 @@ func TestCarriedAdmission(t *testing.T) {
 	})
 }
 
-// A server without a queue refuses a request over Concurrency at once. With a queue, a request that waits in vain is refused after
-// QueueTimeout.
+// A server without a queue refuses a request over Concurrency at once. With a queue, a request that gets no place within
+// QueueTimeout is refused.
 func TestCarriedRefusals(t *testing.T) {
 	for _, test := range []struct {
 		queue int
@@ -523,12 +524,12 @@ func TestCarriedRefusals(t *testing.T) {
 	}
 }
 
-// A request whose client leaves the queue is forgotten, and so is a request that waits when the server is closed.
+// A request leaves the queue when its client leaves, and when the server is closed.
 func TestCarriedLeavesQueue(t *testing.T) {
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	s := &filo.Server{Concurrency: 1, Queue: 2, QueueTimeout: time.Hour, Handler: func(c *filo.Ctx) error {
 		begun <- struct{}{}
-		<-release // it keeps its place, even if its context ends
+		<-release // the handler keeps its place, even if its context ends
 		return c.NoContent()
 	}}
 	dial := foreign(t, s)
@@ -551,8 +552,8 @@ func TestCarriedLeavesQueue(t *testing.T) {
 	}
 }
 
-// Requests that come by another server share the places of Concurrency with requests of filo's own connections: a place that one gives back
-// goes to the other.
+// Requests from another server share the places of Concurrency with requests of filo's own connections: a place that either kind of request
+// releases can go to the other kind.
 func TestCarriedSharesPlaces(t *testing.T) {
 	holds := newHeld()
 	s := &filo.Server{Concurrency: 1, Queue: 1, QueueTimeout: time.Hour, Driver: filo.DriverBlocking, Logger: quiet, Handler: holds.serve}
@@ -576,7 +577,7 @@ func TestCarriedSharesPlaces(t *testing.T) {
 	expect(t, third, "HTTP/1.1 200 OK")
 }
 
-// In whatever order requests come, leave and end, no place is lost, and no place is taken twice.
+// In whatever order requests arrive, are canceled and end, no place is lost, and no place is given to two requests.
 func TestCarriedPlacesUnderLoad(t *testing.T) {
 	const places, clients, each = 3, 12, 20
 	var running, answered atomic.Int32
@@ -643,7 +644,8 @@ func (w *interruptible) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// Bodies that handlers read as a whole count against MaxBufferedBodies, and a body whose client is silent makes room for others.
+// Bodies that handlers read as a whole count against MaxBufferedBodies, and the body of a silent client is given up to make room
+// for others.
 func TestCarriedBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, part = 800_000, 700_000
@@ -733,7 +735,7 @@ type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic(http.ErrAbortHandler) }
 
-// A request that finds no place is refused or served, even if its class becomes quick and slow again meanwhile.
+// A request that finds no place is refused or served, even if its class becomes quick, and slow again, while the request waits.
 func TestCarriedClassBecomesQuick(t *testing.T) {
 	route, slow := &class.Class{Name: "/route"}, &class.Class{Name: "/hold"}
 	slow.SetOffload()
@@ -748,7 +750,7 @@ func TestCarriedClassBecomesQuick(t *testing.T) {
 	ask := func(path string) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
 	}
-	ask("/") // now the server knows that its handler enters classes
+	ask("/") // from now on the server knows that its handler enters classes
 	var running sync.WaitGroup
 	running.Go(func() { ask("/hold") })
 	<-holds.begun
@@ -766,7 +768,7 @@ func TestCarriedClassBecomesQuick(t *testing.T) {
 	running.Wait()
 }
 
-// By HTTP/2 trailer fields follow an answer that was sent whole.
+// Over HTTP/2, trailer fields can follow an answer that is sent as a whole.
 func TestCarriedTrailerOfWholeAnswer(t *testing.T) {
 	for _, body := range []string{"whole", ""} {
 		front := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
@@ -787,7 +789,7 @@ func TestCarriedTrailerOfWholeAnswer(t *testing.T) {
 	}
 }
 
-// Each setting of a server holds for requests that come by another server, or is listed as a setting of that other server;
+// Each setting of a filo server applies to requests from another server, or is listed as a setting of that other server;
 // docs/internals/NETHTTP.md says which.
 func TestCarriedSettings(t *testing.T) {
 	var logged bytes.Buffer

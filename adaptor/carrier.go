@@ -32,22 +32,22 @@ type carrier struct {
 	control   *http.ResponseController
 	r         *http.Request
 	buffer    *[]byte         // holds the request's head
-	outer     *exchange       // filo's own exchange that the request comes from; nil if it came to another server
-	around    *exchange       // the exchange of the request that this one is a part of; nil if it isn't a part
+	outer     *exchange       // the exchange from which the request comes, if filo received it; nil if another server did
+	around    *exchange       // the exchange of the outer request, if this request is a part of one: see Join; otherwise nil
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
-	announced map[string]bool // trailer fields
-	// text holds the request's head and, behind it, the gathered names and values of the answer's fields. ends has the end of each name and
-	// value.
+	announced map[string]bool // the names of announced trailer fields
+	// text holds the gathered names and values of the answer's fields, in the space of buffer after the request's head. ends has the end of
+	// each name and value in text.
 	text []byte
 	ends []int
 	room [16]int
 }
 
-// heads holds buffers for request heads.
+// heads is a pool of buffers for request heads.
 var heads = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKeptHead is the size in bytes up to which a buffer for a request's head is kept.
+// maxKeptHead is the size in bytes of the largest buffer that goes back to heads.
 const maxKeptHead = 16 << 10
 
 func newCarrier(w http.ResponseWriter, r *http.Request) *carrier {
@@ -60,7 +60,7 @@ func (t *carrier) serve(s *filo.Server, h filo.Handler) {
 	t.carry(func(t *carrier) error { return inside.Carry(s, t, h) })
 }
 
-// carry calls carry with the carrier, which has a buffer meanwhile. It panics like serve.
+// carry calls its argument with the carrier, which has a buffer during the call. It panics like serve.
 func (t *carrier) carry(carry func(*carrier) error) {
 	buffer := heads.Get().(*[]byte)
 	t.buffer = buffer
@@ -71,13 +71,13 @@ func (t *carrier) carry(carry func(*carrier) error) {
 	}()
 	if carry(t) != nil {
 		if t.began {
-			t.Flush() // the bytes so far, as an incomplete answer
+			t.Flush() // sends the bytes written so far, as an incomplete answer
 		}
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// lendHeader copies the fields that the header has by now to the answer of c.
+// lendHeader copies the fields that are already in the ResponseWriter's header to the response of c.
 func (t *carrier) lendHeader(c *filo.Ctx) {
 	for name, values := range t.w.Header() {
 		if strings.HasPrefix(name, http.TrailerPrefix) {
@@ -140,7 +140,7 @@ func (t *carrier) Major() uint8 {
 	return 1
 }
 
-// target returns the request's target. Middleware changes the URL, and not RequestURI.
+// target returns the request's target. The target is made from the URL, because middleware changes the URL but not RequestURI.
 func (t *carrier) target() string {
 	r := t.r
 	if r.Method == http.MethodConnect && r.URL.Path == "" {
@@ -150,7 +150,7 @@ func (t *carrier) target() string {
 	keepPath(&at)
 	target := lineText(at.RequestURI())
 	if !strings.HasPrefix(target, "/") && (target != "*" || r.RequestURI != "*") {
-		target = "/" + target // http.StripPrefix leaves targets without a slash
+		target = "/" + target // http.StripPrefix may have left a path without its leading slash
 	}
 	return target
 }
@@ -165,7 +165,7 @@ func fieldText(value string) string {
 	return string(clean)
 }
 
-// lineText returns text for a request line, where a space or a control byte may only be percent-encoded.
+// lineText percent-encodes spaces and control bytes, which a request line can't hold unencoded.
 func lineText(text string) string {
 	for i := range len(text) {
 		if text[i] == ' ' || isControl(text[i]) {
@@ -226,7 +226,7 @@ func (t *carrier) WriteHead(h hooks.Head) {
 	header, final := t.w.Header(), h.Status >= 200
 	for name := range header {
 		if !strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(header, name) // filo's answer has them already
+			delete(header, name) // lendHeader has copied these fields, so h has them
 		}
 	}
 	h.Fields(t.gather)
@@ -240,7 +240,7 @@ func (t *carrier) WriteHead(h hooks.Head) {
 	t.w.WriteHeader(h.Status)
 }
 
-// gather keeps a field of an answer until addGathered.
+// gather stores a field of an answer for addGathered.
 func (t *carrier) gather(name, value []byte) bool {
 	if t.text == nil {
 		t.text, t.ends = (*t.buffer)[len(*t.buffer):], t.room[:0]
@@ -252,14 +252,14 @@ func (t *carrier) gather(name, value []byte) bool {
 	return true
 }
 
-// addGathered adds the gathered fields to a header. They share one string, and one slice.
+// addGathered adds the gathered fields to a header. All names and values share one string, and the values one slice.
 func (t *carrier) addGathered(header http.Header) {
 	text, values, start := string(t.text), make([]string, len(t.ends)/2), 0
 	for i := range values {
 		end, valueEnd := t.ends[2*i], t.ends[2*i+1]
 		name := http.CanonicalHeaderKey(text[start:end])
 		if strings.HasPrefix(name, "Sec-Websocket-") {
-			name = text[start:end] // as clients expect it, and handlers of net/http write it
+			name = text[start:end] // as it was written: clients expect Sec-WebSocket-, which isn't canonical
 		}
 		values[i], start = text[end:valueEnd], valueEnd
 		if before := header[name]; before != nil {
@@ -280,12 +280,12 @@ func (t *carrier) finishHeader(header http.Header, h *hooks.Head) {
 	case h.Close:
 		header["Connection"] = []string{"close"}
 		if t.r.Method == http.MethodConnect && h.Status/100 == 2 {
-			header["Transfer-Encoding"] = []string{"identity"} // net/http adds no framing then, as a tunnel needs it
+			header["Transfer-Encoding"] = []string{"identity"} // then net/http adds no framing, which a tunnel can't have
 		}
 	}
 	for _, name := range [...]string{"Content-Type", "Date"} {
 		if _, ok := header[name]; !ok {
-			header[name] = nil // net/http must not guess it either
+			header[name] = nil // nil keeps net/http from adding a value
 		}
 	}
 	if h.Trailer != nil {
@@ -368,7 +368,7 @@ func (t *carrier) LocalAddr() net.Addr {
 	return &net.TCPAddr{}
 }
 
-// RemoteAddr implements hooks.Transport. Middleware may have set a text that isn't an address and a port.
+// RemoteAddr implements hooks.Transport. Middleware may have set r.RemoteAddr to a text that isn't an address and a port.
 func (t *carrier) RemoteAddr() net.Addr {
 	text := t.r.RemoteAddr
 	if address, err := netip.ParseAddrPort(text); err == nil {
@@ -389,7 +389,8 @@ func (textAddr) Network() string { return "" }
 // String implements net.Addr.
 func (a textAddr) String() string { return string(a) }
 
-// MayInterrupt implements hooks.Transport. If the request comes by a connection of filo, a Read has the exchange for itself.
+// MayInterrupt implements hooks.Transport. It returns false for a request from filo's own connection, because a Read may hold the
+// lock of the exchange, which setting a deadline needs.
 func (t *carrier) MayInterrupt() bool {
 	return t.outer == nil && reaches[interface{ SetReadDeadline(time.Time) error }](t.w)
 }

@@ -28,7 +28,7 @@ import (
 // side is a server that runs a handler of net/http in one way or another.
 type side struct {
 	name string
-	// start serves h until the test ends, and returns how to connect.
+	// start serves h until the test ends, and returns a function that connects to the server.
 	start func(t testing.TB, h http.Handler) (dial func() (net.Conn, error))
 }
 
@@ -87,7 +87,7 @@ func startTCP(t testing.TB, s *filo.Server) func() (net.Conn, error) {
 	return func() (net.Conn, error) { return net.Dial("tcp", address) }
 }
 
-// exchangeRaw sends a request, and returns all that comes until the end of the connection.
+// exchangeRaw sends a request, and returns all bytes that arrive until the end of the connection.
 func exchangeRaw(t testing.TB, dial func() (net.Conn, error), request string) []byte {
 	t.Helper()
 	conn, err := dial()
@@ -105,8 +105,8 @@ func exchangeRaw(t testing.TB, dial func() (net.Conn, error), request string) []
 	return got
 }
 
-// describe writes down what a client makes of the bytes of answers. It leaves out what a server may choose: the order of fields, Date,
-// Server, version and reason phrase, and where chunks begin.
+// describe returns a description of the answers as a client parses them. It leaves out what a server may choose: the order of fields,
+// Date, Server, version and reason phrase, and where chunks begin.
 func describe(raw []byte, head bool) string {
 	var b strings.Builder
 	r := bufio.NewReader(bytes.NewReader(raw))
@@ -129,7 +129,7 @@ func describe(raw []byte, head bool) string {
 		response.Header.Del("Date")
 		response.Header.Del("Server")
 		if response.Close && response.StatusCode != http.StatusSwitchingProtocols {
-			response.Header.Del("Connection") // to HTTP/1.0 it needn't be said
+			response.Header.Del("Connection") // an HTTP/1.0 client doesn't need this field
 		}
 		var lines []string
 		for name, values := range response.Header {
@@ -176,7 +176,7 @@ func compare(t *testing.T, h http.Handler, request string) {
 const (
 	get  = "GET /a%20b?x=1 HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
 	head = "HEAD / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"
-	// upgrade needs no Connection: close, since nothing follows it.
+	// upgrade needs no Connection: close, since no request follows it.
 	upgrade = "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"
 	post    = "POST / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
 )
@@ -460,7 +460,7 @@ func compareOn(t *testing.T, h http.Handler, request string, some []side) {
 	compare(t, h, request)
 }
 
-// Whatever way a request takes through the package, its target stays as it was sent. Only bytes that a URI can't hold are encoded.
+// On every path through the package, a request's target stays as it was sent, except that bytes that a URI can't hold are encoded.
 func TestTargets(t *testing.T) {
 	viaURL := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q %q\n", r.URL.RequestURI(), r.URL.Path)
@@ -537,7 +537,7 @@ func serveBoth(t testing.TB, h filo.Handler) string {
 	return tcptest.Serve(t, &filo.Server{Handler: h, Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}})
 }
 
-// startBoth is like serveBoth, but h is net/http's.
+// startBoth is serveBoth for a handler of net/http.
 func startBoth(t testing.TB, h http.Handler) string {
 	s := httptest.NewUnstartedServer(h)
 	s.Config.Protocols = new(http.Protocols)

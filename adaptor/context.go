@@ -5,7 +5,8 @@ import (
 	"net/http"
 )
 
-// standIn is the server under http.ServerContextKey. Some handlers, such as httputil.ReverseProxy, check that there is a server.
+// standIn is the value of http.ServerContextKey. Some handlers, such as httputil.ReverseProxy, check that the context has a
+// server.
 var standIn http.Server
 
 // requestContext is the context of a request of net/http: the context of the filo.Ctx, with the values that net/http's server adds.

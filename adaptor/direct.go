@@ -30,8 +30,8 @@ func (s *snapshot) is(r *http.Request) bool {
 		r.ContentLength == s.length && maps.EqualFunc(r.Header, s.header, slices.Equal)
 }
 
-// serveDirect runs next with the middleware's own Ctx, and reports false if that can't be because the middleware has changed
-// more than the context and the header of the answer. Meanwhile nothing else of the exchange uses the Ctx.
+// serveDirect runs next with the middleware's own Ctx, unless the middleware has changed more than the context and the header of
+// the answer; then it reports false. While next runs, no other code of the exchange uses the Ctx.
 func (e *exchange) serveDirect(r *http.Request, next filo.Handler) bool {
 	if !e.beginDirect(r) {
 		return false
@@ -45,7 +45,7 @@ func (e *exchange) serveDirect(r *http.Request, next filo.Handler) bool {
 	return true
 }
 
-// beginDirect gives the Ctx to next alone, if that is possible.
+// beginDirect reserves the Ctx for next, and reports false if that isn't possible.
 func (e *exchange) beginDirect(r *http.Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +62,8 @@ func (e *exchange) beginDirect(r *http.Request) bool {
 	return true
 }
 
-// endDirect gives the Ctx back. If next has panicked without sending anything, the answer belongs to the middleware again.
+// endDirect ends the reservation of the Ctx. If next has panicked without sending anything, the middleware can still write the
+// answer.
 func (e *exchange) endDirect(c *filo.Ctx, before context.Context, returned bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,7 +78,7 @@ func (e *exchange) endDirect(c *filo.Ctx, before context.Context, returned bool)
 	e.running = nil
 }
 
-// lockIdle locks the exchange when next doesn't run.
+// lockIdle waits until next no longer runs with the exchange's Ctx, and locks the exchange.
 func (e *exchange) lockIdle() {
 	e.mu.Lock()
 	for e.running != nil {

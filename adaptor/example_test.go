@@ -65,7 +65,7 @@ func ExampleMiddleware() {
 }
 
 func ExampleFail() {
-	// By Fail a handler of net/http leaves the answer to filo's ErrorHandler.
+	// With Fail, a handler of net/http lets filo's ErrorHandler write the answer.
 	h := adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		adaptor.Fail(r, filo.Error(409, "somebody else was faster"))
 	}))

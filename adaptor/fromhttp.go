@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// exchange is one request that a handler of net/http answers. Handlers may keep an exchange, and use it from several goroutines. So an
-// exchange serves one request only, and lets go of the Ctx when its handler returns.
+// exchange is one request that a handler of net/http answers. Handlers may keep an exchange, and use it from several goroutines.
+// Therefore an exchange is never reused, and drops the Ctx when its handler returns.
 type exchange struct {
 	// mu guards the Ctx, which belongs to one goroutine at a time.
 	mu    sync.Mutex
@@ -21,15 +21,16 @@ type exchange struct {
 	local  net.Addr // nil until asked for; guarded by mu
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
-	failed   bool // by Fail; guarded by mu
-	// take takes the connection over, at the next Hijack, for a Ctx behind the middleware; nil if no such Ctx wants the connection. Guarded
-	// by mu.
+	failed   bool // Fail was called; guarded by mu
+	// take takes the connection over at the next Hijack, on behalf of the Ctx of next; nil unless next is taking the connection over.
+	// Guarded by mu.
 	take func(*filo.Ctx) (net.Conn, error)
 	// sent is the request that was passed to a middleware; nil for a handler.
 	sent *snapshot
-	// parts are the running parts of the request, each with the function that detaches it; guarded by mu.
+	// parts are the requests in progress that middleware has derived from this one, each with the function that detaches it from
+	// the Ctx; guarded by mu.
 	parts map[*carrier]func(*filo.Ctx)
-	// running is closed when next, which has the Ctx for itself, has returned; nil if it doesn't run. Guarded by mu.
+	// running is closed when next has returned, if next runs with this exchange's Ctx; otherwise it is nil. Guarded by mu.
 	running chan struct{}
 
 	context requestContext
@@ -73,7 +74,8 @@ func (e *exchange) run(h http.Handler, r *http.Request) (err error) {
 		}
 		e.end(r)
 		value := recover()
-		// If value is nil, the handler has ended its goroutine, so no error matters, or has panicked with nil, where GODEBUG allows that.
+		// If value is nil, the handler has called runtime.Goexit, so nobody sees the error, or has panicked with nil, which GODEBUG may
+		// allow.
 		if problem, ok := value.(error); value != nil && !(ok && errors.Is(problem, http.ErrAbortHandler)) {
 			panic(value)
 		}
@@ -113,7 +115,7 @@ func Fail(r *http.Request, err error) bool {
 	return true
 }
 
-// end lets go of the Ctx. It waits until nobody uses it.
+// end drops the Ctx, after waiting until no other goroutine uses it.
 func (e *exchange) end(r *http.Request) {
 	e.lockIdle()
 	for _, detach := range e.parts {
@@ -127,7 +129,8 @@ func (e *exchange) end(r *http.Request) {
 	}
 }
 
-// localAddr returns the connection's local address. After the handler has returned, it returns nil unless it was called before.
+// localAddr returns the connection's local address. After the handler has returned, localAddr returns nil unless it was called
+// earlier.
 func (e *exchange) localAddr() any {
 	e.mu.Lock()
 	defer e.mu.Unlock()

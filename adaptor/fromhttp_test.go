@@ -32,7 +32,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// on runs a test on every side, and on net/http itself, so that the test can't ask for more than net/http does.
+// on runs a test on every side, and on net/http itself, so that the test can't expect more than net/http provides.
 func on(t *testing.T, h http.Handler, test func(t *testing.T, dial func() (net.Conn, error))) {
 	t.Helper()
 	for _, side := range append([]side{reference}, sides...) {
@@ -55,7 +55,7 @@ func client(t *testing.T, dial func() (net.Conn, error), request string) (net.Co
 	return conn, bufio.NewReader(conn)
 }
 
-// expect reads from r, and the test fails unless it gets want.
+// expect reads from r, and fails the test unless it reads want.
 func expect(t *testing.T, r io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -65,7 +65,8 @@ func expect(t *testing.T, r io.Reader, want string) {
 	}
 }
 
-// Hijack hands over the connection and the bytes that were received behind the head. Afterwards the ResponseWriter refuses every use.
+// Hijack returns the connection and the bytes that were received after the request's head. Afterwards the ResponseWriter refuses
+// every use.
 func TestHijack(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
@@ -98,7 +99,7 @@ func TestHijack(t *testing.T) {
 	})
 }
 
-// A protocol is switched by WriteHeader(101) and Hijack, as WebSocket libraries do.
+// A handler can switch protocols with WriteHeader(101) and Hijack, as WebSocket libraries do.
 func TestSwitchProtocols(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
@@ -124,7 +125,7 @@ func TestSwitchProtocols(t *testing.T) {
 }
 
 // Over HTTP/2 the 101 becomes the answer to a request by extended CONNECT, if it comes before Hijack. A handler that hijacks first, to
-// write the head by itself, gets an error.
+// write the head itself, gets an error.
 func TestSwitchProtocolsHTTP2(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Chosen", r.Header.Get("Upgrade"))
@@ -244,7 +245,7 @@ func TestContextEnds(t *testing.T) {
 			kept <- r.Context()
 			return
 		}
-		done := r.Context().Done() // before the client knows: it is watched from now on
+		done := r.Context().Done() // called before the client gets the head, so that the server watches the client from now on
 		w.(http.Flusher).Flush()
 		select {
 		case <-done:
@@ -258,7 +259,7 @@ func TestContextEnds(t *testing.T) {
 		if _, err := http.ReadResponse(r, nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // if the end came at once, filo would be sure of it only seconds later
+		time.Sleep(100 * time.Millisecond) // if the client left at once, filo would be sure of that only seconds later
 		conn.Close()
 		if err := <-ended; err != context.Canceled {
 			t.Errorf("client left: %v", err)
@@ -278,7 +279,7 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// leaving is a client that leaves while a handler waits for it to leave, as in net/http's own tests.
+// leaving describes a client that leaves while a handler waits for the context's end, as in net/http's own tests.
 type leaving struct {
 	name, request string
 	behindHead    bool // the client reads the head before it leaves
@@ -342,7 +343,7 @@ func TestContextOfAClientThatLeaves(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer backend.Close()
-	var clients sync.WaitGroup // all at once, since some take seconds
+	var clients sync.WaitGroup // the clients run concurrently, since some take seconds
 	for _, side := range append([]side{reference}, sides...) {
 		all := leavings(backend.URL)
 		running, left, ended := make([]chan bool, len(all)), make([]chan bool, len(all)), make([]chan error, len(all))
@@ -382,7 +383,7 @@ func TestContextOfAClientThatLeaves(t *testing.T) {
 	clients.Wait()
 }
 
-// A request that is kept after its handler has returned stays as it was, and the ResponseWriter refuses every use.
+// A request that a handler keeps after it has returned doesn't change, and the kept ResponseWriter refuses every use.
 func TestRequestIsKept(t *testing.T) {
 	type kept struct {
 		w http.ResponseWriter
@@ -458,7 +459,7 @@ func TestRouterParameters(t *testing.T) {
 	}
 }
 
-// A file goes out whole, in parts and conditionally, by FileServer and ServeContent, as under net/http.
+// FileServer and ServeContent send whole files and ranges, and evaluate conditions, as under net/http.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	content := bytes.Repeat([]byte("filo serves files\n"), 20000)
@@ -508,7 +509,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TimeoutHandler answers in time, although the handler goes on, and goes on reading.
+// TimeoutHandler answers in time, although the inner handler continues to run and to read.
 func TestTimeoutHandler(t *testing.T) {
 	answered, returned := make(chan struct{}), make(chan struct{})
 	h := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -530,7 +531,7 @@ func TestTimeoutHandler(t *testing.T) {
 	})
 }
 
-// A body over the server's limit is an error that both sides know.
+// A body over the server's limit yields an error that is both filo's and net/http's.
 func TestServerLimit(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 3, Logger: quiet, Handler: adaptor.FromHTTP(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
@@ -543,7 +544,7 @@ func TestServerLimit(t *testing.T) {
 	}
 }
 
-// A text that can't be a field's name isn't announced as a trailer field: an http.Client would refuse to send such a request on.
+// A text that can't be a field's name isn't announced as a trailer field: an http.Client would refuse to forward such a request.
 func TestAnnouncedTrailer(t *testing.T) {
 	names := make(chan string, 1)
 	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -562,7 +563,7 @@ func TestAnnouncedTrailer(t *testing.T) {
 	}
 }
 
-// A trailer may have as many fields as a head, by both versions of HTTP.
+// A trailer may have as many fields as a head, over both versions of HTTP.
 func TestManyTrailerFields(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Trailer)) }
 	s := servertest.New(t, adaptor.FromHTTP(http.HandlerFunc(handler)))
@@ -602,7 +603,7 @@ func TestTruncatedBody(t *testing.T) {
 	}
 }
 
-// A handler's mistake is logged with its place in the code.
+// A handler's mistake is logged with its location in the code.
 func TestComplaints(t *testing.T) {
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -722,7 +723,7 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// A missing handler is a mistake that shows at once.
+// A nil handler panics at once.
 func TestNil(t *testing.T) {
 	for name, f := range map[string]func(){
 		"FromHTTP":     func() { adaptor.FromHTTP(nil) },
@@ -753,7 +754,7 @@ func TestSwitchProtocolsAlone(t *testing.T) {
 	}
 }
 
-// A panic with nil, where GODEBUG allows that, breaks the answer off as in net/http, so that no client takes a part for the whole.
+// A panic with nil, if GODEBUG allows that, aborts the answer as in net/http, so that no client mistakes a part for the whole.
 func TestPanicWithNil(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
 	for name, begin := range map[string]func(w http.ResponseWriter){
@@ -766,7 +767,7 @@ func TestPanicWithNil(t *testing.T) {
 	}
 }
 
-// gin's Context.Stream and others ask for the deprecated http.CloseNotifier.
+// gin's Context.Stream and other code still uses the deprecated http.CloseNotifier.
 func TestCloseNotifier(t *testing.T) {
 	told, running := make(chan bool, 1), make(chan bool, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -785,7 +786,7 @@ func TestCloseNotifier(t *testing.T) {
 	on(t, h, func(t *testing.T, dial func() (net.Conn, error)) {
 		conn, _ := client(t, dial, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 		<-running
-		time.Sleep(100 * time.Millisecond) // if the end came at once, filo would be sure of it only seconds later
+		time.Sleep(100 * time.Millisecond) // if the client left at once, filo would be sure of that only seconds later
 		conn.Close()
 		if !<-told {
 			t.Error("the handler wasn't told")
@@ -793,7 +794,7 @@ func TestCloseNotifier(t *testing.T) {
 	})
 }
 
-// An IPv4 client has an IPv4 address also on a listener for both versions of IP.
+// An IPv4 client is shown with an IPv4 address even on a listener for both versions of IP.
 func TestRemoteAddrOfBothVersions(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		listener, err := net.Listen("tcp", ":0")

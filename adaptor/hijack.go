@@ -12,7 +12,7 @@ import (
 )
 
 // Hijack implements http.Hijacker. If WriteHeader was called, as for 101, Hijack first sends that head. Over HTTP/2 Hijack succeeds only
-// after a 101: the handler gets the stream of a request by extended CONNECT.
+// after a 101: it then returns the stream of the extended CONNECT request.
 func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.exchange.mu.Lock()
 	defer w.exchange.mu.Unlock()
@@ -31,7 +31,7 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	conn, received, err := w.takeOverLocked()
 	if err != nil {
 		if inner {
-			w.wrote = false // so that the error can be answered
+			w.wrote = false // so that an answer to the error can be written
 		}
 		return nil, nil, err
 	}
@@ -50,8 +50,8 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, nil
 }
 
-// takeOverLocked takes the connection over. filo sends the head of a 101, so that its status is known to middleware, which can still add
-// fields. HTTP/2 can't send a 101: there the protocol that the client asked for counts.
+// takeOverLocked takes the connection over. filo itself sends the head of a 101, so that filo's middleware sees the status and can still
+// add fields. Over HTTP/2, which has no 101, the new protocol is the one that the client has asked for.
 func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err error) {
 	c, take := w.exchange.ctx, w.exchange.take
 	w.exchange.take = nil
@@ -67,7 +67,8 @@ func (w *responseWriter) takeOverLocked() (conn net.Conn, received []byte, err e
 	return inside.Upgrade(c)
 }
 
-// Outer gives f the Ctx whose connection the inner Ctx may take over, by a Hijack that the middleware sees.
+// Outer calls f with the outer Ctx, whose connection the inner Ctx may take over by a Hijack that the middleware sees. It reports
+// false if there is no such Ctx.
 func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	e := t.outer
 	if e == nil || !reaches[http.Hijacker](t.w) {
@@ -81,7 +82,8 @@ func (t *carrier) Outer(f func(*filo.Ctx) error) (ok bool, err error) {
 	return true, f(e.ctx)
 }
 
-// Join makes this request a part of a request that s handles already, and reports false if there is none.
+// Join makes this request a part of the request from which it was derived, if s is handling that request. Otherwise it reports
+// false.
 func (t *carrier) Join(s *filo.Server, detach func(*filo.Ctx)) bool {
 	e := t.outer
 	for e != nil && e.server != s {
@@ -112,8 +114,8 @@ func (t *carrier) Leave() {
 	delete(e.parts, t)
 }
 
-// Around gives f the Ctx of the request that Join has found, nil if the request's handler has returned or another call of next has that Ctx
-// for itself. A middleware that uses its own answer meanwhile waits for f.
+// Around calls f with the Ctx of the request that Join has found, or with nil if that request's handler has returned or another call of
+// next runs with that Ctx. A middleware that uses its own ResponseWriter at the same time waits for f.
 func (t *carrier) Around(f func(*filo.Ctx) error) error {
 	e := t.around
 	e.mu.Lock()
@@ -124,7 +126,7 @@ func (t *carrier) Around(f func(*filo.Ctx) error) error {
 	return f(e.ctx)
 }
 
-// reaches reports whether a ResponseWriter, perhaps a middleware's, lets calls of the interface's method through.
+// reaches reports whether a ResponseWriter, or one that it wraps, has the interface's method.
 func reaches[Method any](w http.ResponseWriter) bool {
 	for {
 		if _, ok := w.(Method); ok {
@@ -138,8 +140,8 @@ func reaches[Method any](w http.ResponseWriter) bool {
 	}
 }
 
-// TakeOver hijacks the connection by the middleware's ResponseWriter; during the hijack the function take takes the connection over.
-// TakeOver does nothing and reports false if the middleware encodes the body.
+// TakeOver calls Hijack on the middleware's ResponseWriter. When that call reaches filo's own ResponseWriter, the function take
+// takes the connection over. TakeOver does nothing and reports false if the middleware encodes the body.
 func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err error) {
 	e := t.outer
 	e.mu.Lock()
@@ -155,7 +157,7 @@ func (t *carrier) TakeOver(take func(*filo.Ctx) (net.Conn, error)) (ok bool, err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ok = e.take == nil; !ok && err == nil {
-		conn.Close() // the middleware gave another connection
+		conn.Close() // the middleware has returned another connection
 	}
 	e.take = nil
 	return ok, err

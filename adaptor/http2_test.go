@@ -31,7 +31,7 @@ func startHTTP2(t *testing.T, h http.HandlerFunc) (url string, client *http.Clie
 	return "http://" + listener.Addr().String(), &http.Client{Transport: transport}
 }
 
-// In HTTP/2 a short answer has a Content-Length even beside a trailer, whether or not all trailer fields were announced, or were set.
+// Over HTTP/2, a short answer with a trailer also has a Content-Length, whether or not all trailer fields were announced or set.
 func TestHTTP2LengthBesideTrailer(t *testing.T) {
 	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -77,7 +77,7 @@ func TestHTTP2LengthBesideTrailer(t *testing.T) {
 	}
 }
 
-// A handler that has sent its head gets the body without a 100, which can't follow the head.
+// After a handler has sent its head, it can read the body although no 100 is sent, since a 100 can't follow the head.
 func TestHTTP2ContinueBehindHead(t *testing.T) {
 	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "early ")

@@ -24,7 +24,8 @@ type contextKey struct{}
 
 var userKey = filo.NewKey[string]("user")
 
-// A middleware's changes to the request show inside, and the handler's changes to the Ctx show outside.
+// The inner handler sees a middleware's changes to the request, and filo's outer middleware sees the handler's changes to the
+// Ctx.
 func TestMiddlewareChangesRequest(t *testing.T) {
 	change := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -147,8 +148,8 @@ func TestMiddlewareWrapsAnswer(t *testing.T) {
 	}
 }
 
-// A limit for bodies that was set outside of a middleware holds inside, too. It may be higher or lower than the server's, whether or not
-// the middleware wraps the ResponseWriter.
+// A limit for bodies that was set outside of a middleware also applies inside of it. It may be higher or lower than the server's,
+// whether or not the middleware wraps the ResponseWriter.
 func TestMiddlewareBodyLimit(t *testing.T) {
 	wrap := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&upperWriter{ResponseWriter: w}, r) })
@@ -179,7 +180,7 @@ func TestMiddlewareBodyLimit(t *testing.T) {
 	}
 }
 
-// If a middleware answers by itself, the chain ends there. A middleware that recovers gets the handler's panic.
+// If a middleware answers without calling next, the chain ends there. A middleware that recovers catches the handler's panic.
 func TestMiddlewareAnswers(t *testing.T) {
 	guard := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -214,13 +215,13 @@ func TestMiddlewareAnswers(t *testing.T) {
 	}
 }
 
-// A stream goes through a middleware as it comes, and ends when the client leaves.
+// A stream passes through a middleware without delay, and ends when the client leaves.
 func TestMiddlewareStreams(t *testing.T) {
 	ended := make(chan error, 1)
 	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
 	dial := startTCP(t, &filo.Server{Handler: same(same(func(c *filo.Ctx) error {
 		ctx := c.Context()
-		done := ctx.Done() // before the client knows: it is watched from now on
+		done := ctx.Done() // called before the client gets the head, so that the server watches the client from now on
 		w := c.Stream()
 		w.WriteString("first")
 		w.Flush()
@@ -238,7 +239,7 @@ func TestMiddlewareStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, response.Body, "first")
-	time.Sleep(100 * time.Millisecond) // filo takes an end that comes at once for a half-close
+	time.Sleep(100 * time.Millisecond) // if the client left at once, filo would take that for a half-close
 	conn.Close()
 	if err := <-ended; err != filo.ErrClientGone {
 		t.Errorf("the context ended with %v", err)
@@ -272,7 +273,7 @@ func TestMiddlewareGivesUp(t *testing.T) {
 	}
 }
 
-// A connection can be taken over behind a middleware, and in net/http.
+// A handler can take over its connection inside a middleware of net/http, and inside net/http's server.
 func TestUpgradeInside(t *testing.T) {
 	echo := func(c *filo.Ctx) error {
 		conn, received, err := c.Upgrade("echo")
@@ -321,7 +322,7 @@ func TestToHTTP(t *testing.T) {
 	r.GET("/slow", func(c *filo.Ctx) error {
 		c.SetTimeout(10*time.Millisecond, nil)
 		<-c.Context().Done()
-		time.Sleep(50 * time.Millisecond) // and does more for a while
+		time.Sleep(50 * time.Millisecond) // the handler runs on for a while
 		return c.Context().Err()
 	})
 	r.GET("/where", func(c *filo.Ctx) error {
@@ -394,7 +395,7 @@ func TestToHTTPInjection(t *testing.T) {
 	}
 }
 
-// A handler of filo can break its answer off in net/http, too.
+// A handler of filo can abort its answer in net/http, too.
 func TestToHTTPAborts(t *testing.T) {
 	for name, h := range map[string]filo.Handler{
 		"at once": func(c *filo.Ctx) error { return filo.ErrAbort },
@@ -414,7 +415,7 @@ func TestToHTTPAborts(t *testing.T) {
 	}
 }
 
-// In HTTP/2, too, streams and trailers of filo's handlers come through.
+// Streams and trailers of filo's handlers work over net/http's HTTP/2, too.
 func TestToHTTP2(t *testing.T) {
 	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
 		body, err := c.Body()
@@ -442,8 +443,8 @@ func TestToHTTP2(t *testing.T) {
 	}
 }
 
-// A space in HTTP/2's :path, which net/http lets pass, is percent-encoded. "Connection: close" isn't passed on to net/http, which would end
-// the connection of all requests by it.
+// A space in HTTP/2's :path, which net/http lets pass, is percent-encoded. "Connection: close" isn't passed on to net/http, which would
+// then close the connection of all these requests.
 func TestToHTTP2Differences(t *testing.T) {
 	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) error {
 		return c.Text(200, c.Path()+" "+c.Query("do"))
@@ -487,7 +488,8 @@ func TestToHTTP2Differences(t *testing.T) {
 	}
 }
 
-// Behind a middleware that changes no more than the context and fields of the answer, next has the Ctx itself.
+// Behind a middleware that changes no more than the context and the fields of the answer, next runs with the middleware's own
+// Ctx.
 func TestMiddlewareDirect(t *testing.T) {
 	type seen struct {
 		inside, outside *filo.Ctx
@@ -535,7 +537,7 @@ func TestMiddlewareDirect(t *testing.T) {
 	}
 }
 
-// A connection can be parked behind such a middleware.
+// A handler behind a middleware that changes only the context and the fields of the answer can park its connection.
 func TestMiddlewareParks(t *testing.T) {
 	same := adaptor.Middleware(func(next http.Handler) http.Handler { return next })
 	dial := startTCP(t, &filo.Server{Handler: same(func(c *filo.Ctx) error {
@@ -556,7 +558,8 @@ func TestMiddlewareParks(t *testing.T) {
 	conn.Close()
 }
 
-// A middleware doesn't disturb next's answer if it returns before next, as it mustn't, or lends next its ResponseWriter and request.
+// A middleware doesn't disturb next's answer if it wrongly returns before next does, or passes its own ResponseWriter and request to
+// next.
 func TestMiddlewareMisbehaves(t *testing.T) {
 	type lent struct {
 		w http.ResponseWriter

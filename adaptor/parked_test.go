@@ -29,12 +29,13 @@ type way struct {
 	start func(t testing.TB, h filo.Handler) (dial func() (net.Conn, error))
 }
 
-// plainWay is the way that the others are compared with.
+// plainWay is the way with which the others are compared.
 var plainWay = way{"plain", func(t testing.TB, h filo.Handler) func() (net.Conn, error) {
 	return startTCP(t, &filo.Server{Handler: marks(h)})
 }}
 
-// parkedWays are the ways for a handler that parks its connection and has something of net/http around it.
+// parkedWays are the ways in which requests reach a handler that parks its connection, with a server, mux or middleware of
+// net/http around the handler.
 var parkedWays = []way{
 	{"behind a middleware that only looks", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) })},
 	{"behind one that wraps", behind(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(&wrapper{w}, r) })},
@@ -87,7 +88,8 @@ func marks(h filo.Handler) filo.Handler {
 	}
 }
 
-// hijackable wraps a ResponseWriter as many agents do: it has the methods that net/http's had when it was written.
+// hijackable wraps a ResponseWriter as many monitoring agents do: it implements a fixed list of optional interfaces, and has no
+// Unwrap.
 type hijackable struct{ w http.ResponseWriter }
 
 func (h *hijackable) Header() http.Header         { return h.w.Header() }
@@ -178,8 +180,8 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// If a connection is parked behind a middleware that wraps the ResponseWriter, the middleware sees the head and may add to it. It has ended
-// when the connection's function is called.
+// If a connection is parked behind a middleware that wraps the ResponseWriter, the middleware sees the head and may add fields to it. The
+// middleware has returned when the parked connection's function is called.
 func TestMiddlewareSeesParking(t *testing.T) {
 	for _, protocol := range []string{"", "echo"} {
 		var mu sync.Mutex
@@ -195,7 +197,7 @@ func TestMiddlewareSeesParking(t *testing.T) {
 				w.Header().Set("X-Early", "1")
 				sees := &statusWriter{ResponseWriter: w}
 				next.ServeHTTP(sees, r)
-				status = sees.status // guarded by the lock of note
+				status = sees.status // guarded by the lock that note holds
 				note("middleware")
 			})
 		})
@@ -294,7 +296,7 @@ func TestMiddlewareParksHTTP2(t *testing.T) {
 	}
 }
 
-// foreign runs the handler of a filo server in a server of net/http, and returns how to connect to that.
+// foreign runs the handler of a filo server in a server of net/http, and returns a function that connects to the latter.
 func foreign(t *testing.T, s *filo.Server) (dial func() (net.Conn, error)) {
 	t.Helper()
 	if s.Logger == nil {
@@ -391,7 +393,7 @@ func TestParkedInHTTPWakes(t *testing.T) {
 	}
 }
 
-// A client that takes nothing is disconnected after WriteTimeout.
+// A client that reads nothing is disconnected after WriteTimeout.
 func TestParkedInHTTPSlowClient(t *testing.T) {
 	closed := make(chan struct{})
 	s := &filo.Server{WriteTimeout: 100 * time.Millisecond, MinTransferRate: -1, Handler: func(c *filo.Ctx) error {
@@ -456,7 +458,7 @@ func TestParkedInHTTPWritesWhenClosed(t *testing.T) {
 			served := make(chan struct{})
 			go func() {
 				defer close(served)
-				defer func() { recover() }() // an answer that is broken off ends by a panic
+				defer func() { recover() }() // an aborted answer ends with a panic
 				adaptor.ToHTTPServer(s).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 			}()
 			<-w.begun
@@ -522,7 +524,7 @@ func (e *encoder) FlushError() error {
 	return http.NewResponseController(e.wrapper).Flush()
 }
 
-// By net/http's HTTP/2 a stream is parked, and a protocol isn't switched.
+// In net/http's HTTP/2 server, a stream can be parked, but can't switch protocols.
 func TestParkedInHTTP2(t *testing.T) {
 	s := httptest.NewUnstartedServer(adaptor.ToHTTP(func(c *filo.Ctx) (err error) {
 		if c.Path() == "/upgrade" {

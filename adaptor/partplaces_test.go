@@ -39,8 +39,8 @@ func eachServer(t *testing.T, f func(t *testing.T, start func(*filo.Server) *fro
 	}
 }
 
-// A slow handler behind a middleware of net/http needs a place like any other. It has the request's place, or its own once the middleware
-// has given up.
+// A slow handler behind a middleware of net/http needs a place like any other. It uses the place of the outer request, or a place of its
+// own once the middleware has given up.
 func TestPartsTakePlaces(t *testing.T) {
 	wraps := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })
@@ -58,7 +58,7 @@ func TestPartsTakePlaces(t *testing.T) {
 				r.GET("/inline", func(c *filo.Ctx) error { return c.Text(200, "inline") }).Inline()
 				s := &filo.Server{Concurrency: 2, Queue: 1, QueueTimeout: time.Hour, Handler: around(r.Serve)}
 				f := start(s)
-				for range 50 { // now the server knows that its handler enters classes
+				for range 50 { // afterwards the server knows that its handler enters classes
 					f.ask(t, "GET", "/inline", "")
 				}
 				var got [3]<-chan *answer
@@ -93,8 +93,8 @@ func TestPartsTakePlaces(t *testing.T) {
 	}
 }
 
-// A part that goes on when its middleware has given up keeps its place, Server.Running lists it, and a shutdown waits for it. It may have
-// entered a class of its own, or run in the server's.
+// An inner request (a part) that continues after its middleware has given up keeps its place, Server.Running lists it, and a shutdown
+// waits for it. It may have entered a class of its own, or run in the server's.
 func TestPartsOutliveMiddleware(t *testing.T) {
 	t.Run("router", func(t *testing.T) {
 		testOutlives(t, "GET /held", func(h filo.Handler) filo.Handler {
@@ -157,8 +157,8 @@ func testOutlives(t *testing.T, class string, route func(filo.Handler) filo.Hand
 	})
 }
 
-// A middleware may call next twice at once, for example to try another version of a handler beside the answer. One call may have the Ctx of
-// the request for itself. Meanwhile the other call neither uses that Ctx nor shares its place.
+// A middleware may make two concurrent calls of next, for example to try another version of a handler. One call may run with the Ctx of the
+// request. Then the other call neither uses that Ctx nor shares its place.
 func TestNextTwice(t *testing.T) {
 	eachServer(t, func(t *testing.T, start func(*filo.Server) *front) {
 		begun, ended := make(chan struct{}), make(chan struct{})
@@ -204,8 +204,8 @@ func TestNextTwice(t *testing.T) {
 	})
 }
 
-// A part that is an Always handler stays in the reserve of such handlers when its middleware has given up. So the other handlers keep their
-// places, and the reserve keeps its limit.
+// A part that is an Always handler stays in the reserve of such handlers when its middleware has given up. So it takes no place from other
+// handlers, and the limit of the reserve holds.
 func TestAlwaysPartsStayInReserve(t *testing.T) {
 	const reserve = 16
 	eachServer(t, func(t *testing.T, start func(*filo.Server) *front) {
@@ -246,7 +246,7 @@ func TestAlwaysPartsStayInReserve(t *testing.T) {
 		got := f.later(t, "GET", "/first", "")
 		<-first.begun
 		ask := func() int { return f.ask(t, "GET", "/always", "").StatusCode }
-		for range reserve { // the request before may not have left its own place yet
+		for range reserve { // the previous request may not have released its own place yet
 			eventually(t, "a place in the reserve", func() bool { return ask() == http.StatusGatewayTimeout })
 		}
 		if got := ask(); got != http.StatusServiceUnavailable {

@@ -15,10 +15,10 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// baseRequest is copied by each WithContext, the only way to a request with a context.
+// baseRequest is copied with WithContext, which is the only way to give a request a context.
 var baseRequest http.Request
 
-// newRequest makes a request of net/http that owns all it holds.
+// newRequest makes a request of net/http that shares no memory with the Ctx.
 func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	in := &c.Request
 	method, target := c.Method(), in.Target()
@@ -54,7 +54,7 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	return r, nil
 }
 
-// parseTarget parses a request target into a URL. The target of CONNECT is a host alone, except net/rpc's.
+// parseTarget parses a request target into a URL. The target of CONNECT is only a host, except in net/rpc, which sends a path.
 func parseTarget(method, target string) (*url.URL, error) {
 	if method != "CONNECT" || strings.HasPrefix(target, "/") {
 		at, err := url.ParseRequestURI(target)
@@ -71,13 +71,13 @@ func parseTarget(method, target string) (*url.URL, error) {
 }
 
 // keepPath makes u's EscapedPath and RequestURI return the path as it was sent. Without that, net/url makes another path if the sent one
-// has a byte that a URI can't hold: "/a%2Fb|" would become "/a/b%7C", which has other routes.
+// has a byte that a URI can't hold: "/a%2Fb|" would become "/a/b%7C", which may match another route.
 func keepPath(u *url.URL) { u.RawPath = syntax.EscapePath(u.RawPath) }
 
 // addressText returns an address's String, but allocates less.
 func addressText(address net.Addr) string {
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP != nil {
-		at := tcp.AddrPort() // an IPv4 address in the form of IPv6, if the listener is for both
+		at := tcp.AddrPort() // an IPv4-mapped IPv6 address, if the listener accepts both versions
 		return netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String()
 	}
 	return address.String()
@@ -102,7 +102,7 @@ func newHeader(in *filo.Header) http.Header {
 		one := rest[len(name) : len(name)+len(value)]
 		rest = rest[len(name)+len(value):]
 		switch key {
-		case "Host", "Transfer-Encoding": // they are fields of the request
+		case "Host", "Transfer-Encoding": // http.Request has fields for them
 			continue
 		}
 		if before, ok := header[key]; ok {
@@ -119,8 +119,8 @@ func newHeader(in *filo.Header) http.Header {
 	return header
 }
 
-// announcedTrailer takes the names of trailer fields out of a header. It fails if there are more than limit names. The values come behind
-// the body.
+// announcedTrailer removes the Trailer field from a header, and returns the names in it. Their values follow after the body.
+// announcedTrailer fails if there are more than limit names.
 func announcedTrailer(header http.Header, limit int) (http.Header, error) {
 	lists, ok := header["Trailer"]
 	if !ok {

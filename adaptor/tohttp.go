@@ -31,11 +31,11 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 	})
 }
 
-// Middleware turns net/http middleware into filo middleware. The Ctx of next shows the middleware's changes to the request:
-// method, path, query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that the
-// middleware passes on. Path parameters, route and values of the request are the same on both sides. An error of next is rendered
-// before the middleware sees the answer, and returned when the middleware returns. If the middleware calls next twice at once, one call may
-// have the request's Ctx. The Ctx of a second call that begins meanwhile lacks the request's values.
+// Middleware turns net/http middleware into filo middleware. The Ctx of next shows the middleware's changes to the request: method, path,
+// query, fields, body, remote address and context. The answer of next goes through the ResponseWriter that the middleware passes on. Path
+// parameters, route and values of the request are the same on both sides. An error of next is rendered before the middleware sees the
+// answer, and returned when the middleware returns. If the middleware makes two concurrent calls of next, one of them may run with the
+// request's own Ctx. The Ctx of the other call then lacks the request's values.
 func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
 	if middleware == nil {
 		panic("adaptor: Middleware with a nil middleware")
@@ -57,13 +57,13 @@ func Middleware(middleware func(http.Handler) http.Handler) filo.Middleware {
 	}
 }
 
-// rest is the part of filo's chain behind a middleware of net/http.
+// rest is the part of filo's chain after a middleware of net/http.
 type rest struct{ next filo.Handler }
 
-// exchangeKey is the context's key of the exchange in which a middleware runs.
+// exchangeKey is the context key for the exchange in which a handler or middleware of net/http runs.
 type exchangeKey struct{}
 
-// orphans is the server for requests whose middleware has given them another context.
+// orphans is the server for requests whose exchange is unknown, because middleware has given them another context.
 var orphans filo.Server
 
 // ServeHTTP implements http.Handler.
@@ -86,7 +86,7 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // lend gives c the route, path parameters, values and body limit of the middleware's Ctx, unless the handler has returned or another call of
-// next has that Ctx for itself.
+// next runs with that Ctx.
 func (e *exchange) lend(c *filo.Ctx) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,8 +95,8 @@ func (e *exchange) lend(c *filo.Ctx) {
 	}
 }
 
-// takeBack copies the route, path parameters, values and body limit from c back to the middleware's Ctx, and keeps the error of the rest of
-// the chain, in the same cases as lend.
+// takeBack copies the route, path parameters, values and body limit from c back to the middleware's Ctx, and stores the error of the rest
+// of the chain. It does so under the same conditions as lend.
 func (e *exchange) takeBack(c *filo.Ctx, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// gatherSize is how many bytes of a body gather before the answer becomes a stream: shorter bodies are sent with their length.
-	// net/http has the same size.
+	// gatherSize is how many bytes of a body are buffered before the answer becomes a stream: shorter bodies are sent with their
+	// length. net/http has the same size.
 	gatherSize = 2048
 	// sniffSize is how much of a body http.DetectContentType looks at.
 	sniffSize = 512
-	// noLength is the length of a body that wasn't announced.
+	// noLength stands for a length that wasn't announced.
 	noLength = -1
 )
 
 // errEnded is the error of a ResponseWriter whose handler has returned.
 var errEnded = errors.New("adaptor: the ResponseWriter or the request was used after the handler returned")
 
-// gathered holds buffers for gathered bytes.
+// gathered is a pool of buffers for gathered bytes.
 var gathered = sync.Pool{New: func() any { return new([gatherSize]byte) }}
 
-// responseWriter is an http.ResponseWriter. The exchange guards its fields, except the header: as in net/http, only the handler may use
-// that.
+// responseWriter is an http.ResponseWriter. Its fields are guarded by exchange.mu, except header: as in net/http, only the handler may
+// use the header.
 type responseWriter struct {
 	exchange *exchange
 	header   http.Header // nil until asked for
@@ -45,7 +45,7 @@ type responseWriter struct {
 	wrote    bool // WriteHeader was called with a final status
 	informed bool // an interim answer was sent
 	hijacked bool
-	direct   bool // the rest of filo's chain has answered with methods of the Ctx, not by this writer
+	direct   bool // the rest of filo's chain has answered with methods of the Ctx, not with this writer
 	sniff    bool // the type must be detected from the body
 	status   int
 	length   int64 // announced by Content-Length, or noLength
@@ -53,12 +53,12 @@ type responseWriter struct {
 	trailers []string // announced, in canonical form
 
 	room   *[gatherSize]byte // the array behind buffer; from gathered
-	buffer []byte            // gathered, while stream is nil
+	buffer []byte            // the gathered bytes, while stream is nil
 	stream *filo.StreamWriter
 }
 
-// Header implements http.ResponseWriter. It includes the fields that filo's middleware has set before. They come back if a handler clears
-// the header after an interim answer, as ReverseProxy does: it means to remove the interim fields.
+// Header implements http.ResponseWriter. The header includes the fields that filo's middleware has set before. If a handler clears the
+// header after an interim answer, Header restores these fields: ReverseProxy clears it only to remove the interim fields.
 func (w *responseWriter) Header() http.Header {
 	if w.header == nil || w.informed && len(w.header) == 0 {
 		e := w.exchange
@@ -138,10 +138,10 @@ func (w *responseWriter) writeHeaderLocked(status int) {
 	w.sniff = !typed && !h.Has("Content-Type") && h.Get("Content-Encoding") == "" && !h.Has("Transfer-Encoding")
 }
 
-// copyHeader copies the header to the answer, in alphabetical order. It only announces trailer fields.
+// copyHeader copies the header to the answer, in alphabetical order. Trailer fields aren't copied, only announced.
 func (w *responseWriter) copyHeader() {
 	if w.header == nil {
-		return // nobody has asked for it, so the answer keeps its fields
+		return // the handler hasn't asked for the header, so the answer keeps its fields
 	}
 	response := &w.exchange.ctx.Response
 	response.Header.Reset()
@@ -166,7 +166,7 @@ func (w *responseWriter) copyHeader() {
 	}
 }
 
-// announce records the names of trailer fields, so that they are announced.
+// announce records names of trailer fields, so that the answer's head announces them.
 func (w *responseWriter) announce(lists []string) {
 	for _, list := range lists {
 		for name := range strings.SplitSeq(list, ",") {
@@ -225,7 +225,7 @@ func (w *responseWriter) admitLocked(size int) error {
 	case !bodyAllowed(w.status):
 		return http.ErrBodyNotAllowed
 	}
-	w.written += int64(size) // refused bytes count, too: they will be missing
+	w.written += int64(size) // refused bytes count, too, so that finishLocked detects the wrong length
 	if w.length >= 0 && w.written > w.length && size > 0 {
 		return http.ErrContentLength
 	}
@@ -253,7 +253,7 @@ func (w *responseWriter) beginLocked(next []byte) error {
 	return err
 }
 
-// sniffType detects the type of the body from its beginning, if nobody has set it.
+// sniffType detects the type of the body from its first bytes, if no type was set.
 func (w *responseWriter) sniffType(next []byte) {
 	if !w.sniff || len(w.buffer)+len(next) == 0 {
 		return
@@ -263,12 +263,12 @@ func (w *responseWriter) sniffType(next []byte) {
 	if len(begin) == 0 {
 		begin = next
 	} else if len(begin) < sniffSize {
-		begin = append(begin, next[:min(len(next), sniffSize-len(begin))]...) // behind what has gathered, where there is room
+		begin = append(begin, next[:min(len(next), sniffSize-len(begin))]...) // after the gathered bytes, where the buffer has room
 	}
 	w.exchange.ctx.Response.Header.Set("Content-Type", http.DetectContentType(begin))
 }
 
-// release gives the buffer back.
+// release returns the buffer to the pool.
 func (w *responseWriter) release() {
 	if w.room != nil {
 		gathered.Put(w.room)
@@ -294,13 +294,14 @@ func (w *responseWriter) FlushError() error {
 	return w.stream.Flush()
 }
 
-// copyBuffers are for ReadFrom.
+// copyBuffers is a pool of buffers for ReadFrom.
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom. A file of announced length is sent by sendfile if the connection supports it.
 func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 	if file := fileOf(src); file != nil {
-		// A file that fits into the buffer isn't sent on its own, and its type may have to be detected.
+		// The first bytes are copied: a file that fits into the buffer isn't sent separately, and the type may have to be
+		// detected.
 		n, err = io.CopyN(struct{ io.Writer }{w}, src, gatherSize)
 		if err == io.EOF {
 			return n, nil
@@ -313,7 +314,7 @@ func (w *responseWriter) ReadFrom(src io.Reader) (n int64, err error) {
 			return n, err
 		}
 	}
-	// The exchange isn't locked here: src may be its request's body.
+	// The exchange isn't locked here, because src may be the request's body, which locks it.
 	buffer := copyBuffers.Get().(*[32 << 10]byte)
 	defer copyBuffers.Put(buffer)
 	m, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{src}, buffer[:])
@@ -374,7 +375,7 @@ func (w *responseWriter) finishLocked() error {
 	if w.status == http.StatusSwitchingProtocols {
 		conn, _, err := w.hijackLocked()
 		if err == nil {
-			conn.Close() // nobody speaks the other protocol
+			conn.Close() // the handler has returned, so nothing speaks the other protocol
 		}
 		return err
 	}
@@ -392,7 +393,7 @@ func (w *responseWriter) finishLocked() error {
 			return nil
 		}
 		if early && !asked && !head && bodyAllowed(w.status) && c.Request.Proto() == "HTTP/2.0" {
-			c.Response.Header.Set("Content-Length", strconv.Itoa(len(w.buffer))) // only HTTP/2 allows trailer fields beside it
+			c.Response.Header.Set("Content-Length", strconv.Itoa(len(w.buffer))) // HTTP/2, unlike HTTP/1.1, allows trailer fields after a body with this field
 		}
 		if err := w.beginLocked(nil); err != nil {
 			return err
@@ -418,8 +419,8 @@ func (w *responseWriter) hasUnannounced() bool {
 	return false
 }
 
-// lacksAnnounced reports whether an announced trailer field has no value. The head names such a field all the same, but only if the head is
-// sent before the trailer is known.
+// lacksAnnounced reports whether an announced trailer field has no value. The head names such a field anyway, but only if the head is sent
+// before the trailer is known.
 func (w *responseWriter) lacksAnnounced() bool {
 	return slices.ContainsFunc(w.trailers, func(name string) bool { return len(w.header[name]) == 0 })
 }
@@ -483,7 +484,7 @@ func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// complain logs a handler's mistake, and where in its code it is.
+// complain logs a handler's mistake and its location in the handler's code.
 func (w *responseWriter) complain(what string) {
 	var callers [16]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

@@ -44,7 +44,7 @@ func orderRequest(query, contentType, body string) string {
 	return strings.Replace(request, "Host:", "Idempotency-Key: k\r\nHost:", 1)
 }
 
-// All takes the body by its type, and each field from where its tag says.
+// All decodes the body according to its media type, and each field from the source that its tag names.
 func TestAll(t *testing.T) {
 	strict := []bind.Option{bind.Strict()}
 	for _, c := range []struct {
@@ -90,8 +90,8 @@ type elsewhere struct {
 	Bare   *multipart.FileHeader
 }
 
-// A JSON body fills no field that is for another source: the field keeps what was bound before. This holds for JSON and for All, and for a
-// pointer to a pointer.
+// A JSON body fills no field that is for another source: the field keeps its previous value. This holds for JSON and for All, and for a
+// target that is a pointer to a pointer.
 func TestJSONFillsNoOtherSource(t *testing.T) {
 	const file = `{"Filename":"../x","Size":3}`
 	values := map[string]string{"Path": `"8"`, "Query": "8", "Header": `"8"`, "Cookie": `"8"`, "Form": `["8"]`, "File": file, "Files": "[" + file + "]",
@@ -99,7 +99,7 @@ func TestJSONFillsNoOtherSource(t *testing.T) {
 	all := func(c *filo.Ctx, v any, options ...bind.Option) error {
 		before := *v.(*elsewhere)
 		err := bind.All(c, v, options...)
-		v.(*elsewhere).Path, v.(*elsewhere).Query = before.Path, before.Query // of the request
+		v.(*elsewhere).Path, v.(*elsewhere).Query = before.Path, before.Query // All has bound these from the request
 		return err
 	}
 	pointer := func(c *filo.Ctx, v any, options ...bind.Option) error {
@@ -137,7 +137,7 @@ func TestJSONFillsNoOtherSource(t *testing.T) {
 	}
 }
 
-// A struct for forms alone takes no JSON, and an upload that is missing is missing in the form.
+// A struct that only forms can fill refuses JSON, and a missing upload is reported as missing in the form.
 func TestJSONForms(t *testing.T) {
 	type upload struct {
 		Shop string                `path:"shop"`
@@ -169,7 +169,7 @@ func TestJSONForms(t *testing.T) {
 			t.Errorf("%T: %v", v, err)
 		}
 	}
-	type lists []lists // has no end
+	type lists []lists // a recursive type
 	if _, err := bound[lists](t, postJSON(`[[],[[]]]`), bind.JSON); err != nil {
 		t.Error(err)
 	}
@@ -191,7 +191,7 @@ func TestAllTakesBackFromEmbeddedPointers(t *testing.T) {
 	}
 }
 
-// Nor does a body change in place what a default refers to.
+// A JSON body for another source's field doesn't modify the value that the field's default points to.
 func TestAllKeepsWhatDefaultsReferTo(t *testing.T) {
 	type filter struct {
 		Size *int     `query:"size"`
@@ -207,7 +207,7 @@ type validatorFunc func(v any) error
 
 func (f validatorFunc) Validate(v any) error { return f(v) }
 
-// A validator's error becomes the answer, and its Go fields become places in the request.
+// A validator's error becomes the answer, and the Go fields that it names become places in the request.
 func TestValidator(t *testing.T) {
 	request := orderRequest("?dry=1", "application/json", `{"note":"n","items":[{"n":1}]}`)
 	teapot := filo.Error(409, "no coffee")
@@ -238,7 +238,8 @@ func TestValidator(t *testing.T) {
 	}
 }
 
-// The answer lists every wrong field, and every missing one: the validator checks what could be bound, even if other fields couldn't be.
+// The answer lists every wrong field and every missing one: the validator checks the bound fields, even if other fields couldn't be
+// bound.
 func TestValidatorBesidesErrors(t *testing.T) {
 	type customer struct {
 		Name string    `json:"name"`

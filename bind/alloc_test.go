@@ -12,7 +12,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Binding allocates only the bound values: nothing for a number, the text of a string. For JSON it allocates as much as encoding/json.
+// Binding allocates only the bound values: nothing for a number, and the text for a string. For JSON it allocates as much as
+// encoding/json.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

@@ -145,8 +145,8 @@ func BenchmarkText(b *testing.B) {
 	})
 }
 
-// BenchmarkLargeErrors measures bodies that are wrong at their end: one of 1 MB, and one of 256 KB, the size up to which all errors are
-// looked for.
+// BenchmarkLargeErrors measures bodies with an error at their end: one of 1 MB, and one of 256 KB, the largest size for which all
+// errors are reported.
 func BenchmarkLargeErrors(b *testing.B) {
 	for _, size := range []int{1 << 20, 256 << 10} {
 		b.Run(fmt.Sprint(size>>10, " KB"), func(b *testing.B) { benchmarkErrors(b, size) })

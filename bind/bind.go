@@ -14,39 +14,42 @@ import (
 
 // JSON decodes a JSON body into the value that v points to, with Server.JSON or encoding/json.
 //
-// A field with a tag of another source (path, query, header, cookie or form) but none for JSON is never read from a JSON body, even if its
-// Go name occurs there. Nor is a *multipart.FileHeader. If that leaves a struct no field, JSON returns an error without a status.
+// A field with a tag of another source (path, query, header, cookie or form) but without a json tag is never read from a JSON body, even
+// if the body has a member with the field's Go name. The same holds for a *multipart.FileHeader. If no field of a struct is left, JSON
+// returns an error without a status.
 //
-// The Content-Type must be application/json or end in +json. With any codec, JSON refuses a body that isn't UTF-8, or nests
-// arrays and objects more than 1000 levels deep, before it decodes the body. A codec of your own must itself refuse data after
-// the value and numbers that don't fit.
+// The Content-Type must be application/json or end in +json. Whatever Server.JSON is, JSON refuses a body that isn't UTF-8, or
+// nests arrays and objects more than 1000 levels deep, before it decodes the body. A custom codec must itself refuse data after
+// the value, and numbers that don't fit the field's type.
 func JSON(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inBody) }
 
-// Form reads an application/x-www-form-urlencoded body into the struct that v points to, by the tag form.
+// Form reads an application/x-www-form-urlencoded body into the struct that v points to, according to the tag form.
 func Form(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inForm) }
 
-// Multipart reads a multipart/form-data body, within the server's MultipartLimits, into the struct that v points to, by the tag
-// form.
+// Multipart reads a multipart/form-data body, within the server's MultipartLimits, into the struct that v points to, according to
+// the tag form.
 func Multipart(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inMultipart) }
 
-// Query reads the query parameters into the struct that v points to, by the tag query.
+// Query reads the query parameters into the struct that v points to, according to the tag query.
 func Query(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inQuery) }
 
-// Path reads the values of the route's wildcards into the struct that v points to, by the tag path. If the route has no wildcard of
-// a tag's name, Path returns an error without a status, unless the field is a pointer or has a tag of another source.
+// Path reads the values of the route's wildcards into the struct that v points to, according to the tag path. If the route has no
+// wildcard with the name in a tag, Path returns an error without a status, unless the field is a pointer or has a tag of another
+// source.
 func Path(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inPath) }
 
-// Header reads header fields into the struct that v points to, by the tag header. If a cacheable answer depends on one of them, add its name
-// to the answer's Vary: Header and All don't, since most bound fields, such as Idempotency-Key, change no cached answer.
+// Header reads header fields into the struct that v points to, according to the tag header. If a cacheable answer depends on one of them,
+// add its name to the answer's Vary: Header and All don't, since most bound fields, such as Idempotency-Key, change no cached answer.
 func Header(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inHeader) }
 
-// Cookie reads cookies into the struct that v points to, by the tag cookie.
+// Cookie reads cookies into the struct that v points to, according to the tag cookie.
 func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, options, inCookie) }
 
-// All reads every part of the request into the struct that v points to: the body, if there is one, as JSON, Form or Multipart by its
-// Content-Type, then header fields, cookies, the query and the path. For a field with several tags, the last source in this order wins.
-// JSON bodies fill no fields that are for other sources alone: see JSON. A form is refused with 415 if the struct has fields for JSON but
-// none with the tag form. JSON is refused if the struct has fields with the tag form but none for JSON.
+// All reads every part of the request into the struct that v points to: first the body, if there is one, as JSON, Form or Multipart do,
+// depending on its Content-Type, then header fields, cookies, the query and the path. If several sources have a value for a field, the
+// last source in this order wins. A JSON body doesn't fill fields that have only tags of other sources: see JSON. A form is refused with
+// 415 if the struct has fields for JSON but none with the tag form. JSON is refused with 415 if the struct has fields with the tag form
+// but none for JSON.
 func All(c *filo.Ctx, v any, options ...Option) error {
 	target, err := structOf(v)
 	if err != nil {
@@ -56,7 +59,7 @@ func All(c *filo.Ctx, v any, options ...Option) error {
 	return b.everything(v, target, true)
 }
 
-// everything binds from all sources, the body among them if withBody is set.
+// everything binds from all sources. It reads the body only if withBody is set.
 func (b *binding) everything(v any, target reflect.Value, withBody bool) error {
 	if withBody && b.c.Request.ContentLength() != 0 {
 		if err := b.body(v, target); err != nil {
@@ -104,11 +107,11 @@ type binding struct {
 	required []requirement // the fields of the struct itself that must be in the input
 	present  bits          // those fields of required that were in the input
 	problems problems
-	// partial says that there was an error, after which valid values may be unbound, too.
+	// partial says that decoding has stopped at an error, so that some valid values may not be bound.
 	partial bool
 }
 
-// body binds from the body, by its Content-Type.
+// body binds from the body, which it decodes according to its Content-Type.
 func (b *binding) body(v any, target reflect.Value) error {
 	contentType := b.c.Request.Header.GetBytes("Content-Type")
 	mediaType := syntax.MediaType(contentType)
@@ -132,7 +135,8 @@ func (b *binding) body(v any, target reflect.Value) error {
 	return unexpectedType("must be application/json, application/x-www-form-urlencoded or multipart/form-data")
 }
 
-// mustBeForm returns the detail of the error for JSON if all fields of the struct are for forms alone, "" otherwise.
+// mustBeForm returns the detail of the error for a JSON body if all fields of the struct can be filled only by forms, ""
+// otherwise.
 func mustBeForm(t reflect.Type) string {
 	form := &plansOf(t)[inMultipart]
 	switch o := objectOf(t); {
@@ -144,15 +148,15 @@ func mustBeForm(t reflect.Type) string {
 	return "must be application/x-www-form-urlencoded or multipart/form-data"
 }
 
-// form binds from a form, unless the struct is for JSON alone.
+// form binds from a form. It refuses the form if the struct's fields can be filled only by JSON.
 func (b *binding) form(in source, target reflect.Value) error {
 	p := &plansOf(target.Type())[in]
 	if len(p.fields) == 0 && p.err == nil && objectOf(target.Type()).hasOwn() {
 		return unexpectedType(mustBeJSON)
 	}
 	if b.encoded() {
-		// Any compressed multipart body is refused: gzip stores short forms as they are, and a form with something in front of it lacks its
-		// first part.
+		// Any compressed multipart body is refused, because parsing it might not fail: gzip stores short forms uncompressed, and the parser
+		// would take its header for a preamble and miss the first part.
 		if in == inMultipart {
 			return unsupportedCoding(b.c)
 		}
@@ -163,7 +167,7 @@ func (b *binding) form(in source, target reflect.Value) error {
 	return b.text(in, p, target)
 }
 
-// finish returns the errors that were found, and those of the validator.
+// finish runs the validator, and returns its errors and those that binding has found.
 func (b *binding) finish(v any) error {
 	b.missing()
 	if b.option.validator == nil || b.partial {
@@ -190,8 +194,8 @@ func (b *binding) validate(v any) error {
 	return b.option.validator.Validate(v)
 }
 
-// located returns the errors that were found, and a validator's with the place in the request for each Go field. It drops the validator's
-// error for a field whose value was refused, since the validator has seen the field's previous value.
+// located returns the errors that binding has found and those of the validator, for which it looks up each Go field's place in the
+// request. It drops the validator's error for a field whose value was refused, since the validator has seen the field's previous value.
 func (b *binding) located(invalid *Error, t reflect.Type) error {
 	refused := b.problems.Fields[:len(b.problems.Fields):len(b.problems.Fields)]
 	for _, field := range invalid.Fields {

@@ -31,8 +31,8 @@ var (
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// decoderOf returns the decoder for a type, nil if text can't be converted to it, and whether empty text stands for no
-// value. The layout is for times.
+// decoderOf returns the decoder for a type, nil if text can't be converted to the type, and whether empty text means that there
+// is no value. layout is the format of times.
 func decoderOf(t reflect.Type, layout string) (decode decoder, optional bool) {
 	switch {
 	case t == timeType:
@@ -126,7 +126,7 @@ func decodeUint(dst reflect.Value, text []byte) flaw {
 
 func decodeFloat(dst reflect.Value, text []byte) flaw {
 	for _, c := range text {
-		// ParseFloat takes hexadecimal numbers, Inf and NaN too, which programs hardly expect.
+		// ParseFloat also accepts hexadecimal numbers, Inf and NaN, which programs hardly expect.
 		if (c < '0' || c > '9') && c != '+' && c != '-' && c != '.' && c != 'e' && c != 'E' {
 			return mustBeNumber
 		}
@@ -168,8 +168,8 @@ func timeDecoder(layout string) decoder {
 	}
 }
 
-// mustBeInteger returns the flaw of text that isn't an integer of the type. It states the limits of 64 bits only to clients
-// whose number is beyond them.
+// mustBeInteger returns the flaw of text that isn't an integer of the type. It states the limits of a 64-bit type only if the
+// number exceeds them.
 func mustBeInteger(t reflect.Type, text []byte) flaw {
 	bits := t.Bits()
 	if t.Kind() >= reflect.Uint {

@@ -16,11 +16,11 @@ type Doc struct {
 	Tags []string
 	// Deprecated marks an operation that clients should no longer use.
 	Deprecated bool
-	// Errors are the statuses of the function's own errors, in addition to those of binding.
+	// Errors are the statuses of errors that the function returns, in addition to the statuses of errors in binding.
 	Errors []int
-	// Security says what a client must present, in OpenAPI's form: one of the maps is enough, and a client needs all schemes in it, each
-	// with its scopes. The schemes are described in the document. nil means the document's own Security, and an empty slice that nothing is
-	// needed. It only describes the operation: middleware must check it.
+	// Security lists the ways for a client to authenticate, in OpenAPI's form: the client needs to satisfy only one of the maps, but all
+	// schemes in that map, each with its scopes. The schemes are described in the document. nil means the document's own Security, and an
+	// empty slice means that the operation needs no authentication. Security is only a description: middleware must enforce it.
 	Security []map[string][]string
 }
 
@@ -42,7 +42,7 @@ type Operation struct {
 	MediaTypes []string
 	// Statuses are the success statuses, the usual one first.
 	Statuses []int
-	// Errors are the known error statuses: those of Doc and those of binding.
+	// Errors are the known error statuses: those in Doc.Errors, and those of errors in binding.
 	Errors []int
 }
 
@@ -53,10 +53,10 @@ type Field struct {
 	In string
 	// Name is the input's name in that source.
 	Name string
-	// Required reports that the request must have the input. For a path it says that the handler's routes must have the wildcard.
-	// If several sources can set the field, none of them is required.
+	// Required reports that the request must have the input. For a path, the handler's routes must have the wildcard. If several
+	// sources can set the field, Required is false for each of them.
 	Required bool
-	// Comma reports that one text may hold several values, separated by commas.
+	// Comma reports that one value of the input may hold several elements, separated by commas.
 	Comma bool
 	// File reports that the input is a file, or several files.
 	File bool
@@ -64,13 +64,13 @@ type Field struct {
 	Struct reflect.StructField
 }
 
-// Describe returns the description of a handler made by Handler, and reports whether h is one. A handler with middleware around
-// it isn't one; router.Router.Routes lists handlers without the middleware of their routes.
+// Describe returns the description of a handler made by Handler, and reports whether h is such a handler. A handler with
+// middleware around it isn't; router.Router.Routes lists handlers without the middleware of their routes.
 func Describe(h filo.Handler) (Operation, bool) {
 	if h == nil || reflect.ValueOf(h).Pointer() != handlerCode {
 		return Operation{}, false
 	}
-	// The function is known to come from operation.handler, which answers nil.
+	// h is a closure of operation.handler, which returns the description if the Ctx is nil.
 	described, ok := h(nil).(*description)
 	if !ok {
 		return Operation{}, false
@@ -78,11 +78,12 @@ func Describe(h filo.Handler) (Operation, bool) {
 	return described.Operation, true
 }
 
-// handlerCode is the code that all handlers made by Handler run first.
+// handlerCode is the code pointer that all handlers made by Handler share.
 var handlerCode = reflect.ValueOf(new(operation).handler(nil)).Pointer()
 
-// handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. All closures of this
-// code have the same function address, by which Describe recognizes them. So the code must exist only once, and must not be inlined.
+// handler returns a handler that calls serve, or describes op if it is called without a request, as Describe does. All these closures
+// have the same code pointer, by which Describe recognizes them. The code must therefore exist only once, so this method must not be
+// inlined.
 //
 //go:noinline
 func (op *operation) handler(serve filo.Handler) filo.Handler {
@@ -99,7 +100,7 @@ type description struct{ Operation }
 
 func (*description) Error() string { return "bind: a handler was called without a request" }
 
-// fieldsOf returns the fields of a struct that a request may fill.
+// fieldsOf returns the struct's fields that a request can fill.
 func fieldsOf(t reflect.Type) (fields []Field) {
 	required, _ := requirementsOf(t)
 	for _, in := range [...]source{inBody, inForm, inHeader, inCookie, inQuery, inPath} {
@@ -122,7 +123,8 @@ func fieldsOf(t reflect.Type) (fields []Field) {
 	return fields
 }
 
-// only reports whether the field comes from in alone. A request has one kind of body.
+// only reports whether the field can be set from in alone. If in is a kind of body, the other kinds of bodies don't count, since
+// a request has only one body.
 func (r *requirement) only(in source) bool {
 	for other := inBody; other < sources; other++ {
 		if r.names[other] != "" && other != in && (in > inMultipart || other > inMultipart) {

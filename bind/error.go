@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxErrors is how many errors are collected. A developer fixes a few at a time, and an attacker gets an answer of some KB whatever
-	// was sent.
+	// maxErrors is how many errors are collected. A developer fixes a few at a time, and the limit keeps the answer to a few KB even if
+	// an attacker sends a body full of errors.
 	maxErrors = 50
 	// maxName is the maximum number of bytes of a pointer or a name in an answer, since a client may have made it up. maxDetail is the
 	// maximum for a detail, which may be the error of a type's own decoder.
@@ -29,9 +29,10 @@ type FieldError struct {
 	// Detail says in English what was expected, such as "must be an integer from 0 to 255".
 	Detail string `json:"detail"`
 	// Code names the rule that the value breaks, for programs and translations, such as "integer": see the package's documentation. It
-	// is "" if a Validator gives none. Bind's own codes don't change.
+	// is "" if a Validator sets none. The codes of bind itself are stable across versions.
 	Code string `json:"code,omitempty"`
-	// Params are the values in Detail, by name, such as {"minimum": 0, "maximum": 255}. They may be shared, and must not be modified.
+	// Params holds the values that occur in Detail, by name, such as {"minimum": 0, "maximum": 255}. They may be shared, and must not
+	// be modified.
 	Params map[string]any `json:"params,omitempty"`
 
 	// Field is the path of the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]". It isn't sent. A
@@ -39,19 +40,19 @@ type FieldError struct {
 	Field string `json:"-"`
 }
 
-// flaw is what is wrong with a value: see FieldError. Its code is "" if nothing is wrong.
+// flaw describes why a value is invalid: see FieldError. Its code is "" if the value is valid.
 type flaw struct {
 	code, detail string
 	params       map[string]any
 }
 
-// in returns the error of the value at place f, which has the flaw.
+// in returns f, which says where the value is, completed with the flaw.
 func (w flaw) in(f FieldError) FieldError {
 	f.Code, f.Detail, f.Params = w.code, w.detail, w.params
 	return f
 }
 
-// The flaws that any value may have.
+// The flaws that don't depend on the value's type.
 var (
 	isRequired = flaw{code: "required", detail: "is required"}
 	isUnknown  = flaw{code: "unknown", detail: "isn't known here"}
@@ -102,7 +103,7 @@ func (e *Error) Error() string { return e.HTTPError().Error() }
 // Unwrap returns the result of HTTPError, so that errors.As finds it.
 func (e *Error) Unwrap() error { return e.HTTPError() }
 
-// HTTPError returns the error that the server answers with.
+// HTTPError returns the error that the server turns into the response.
 func (e *Error) HTTPError() *filo.HTTPError {
 	return &filo.HTTPError{
 		Status:     e.Status,
@@ -132,8 +133,9 @@ func (e *Error) detail() string {
 // problems collects errors.
 type problems struct{ Error }
 
-// add adds an error, and the status that the answer would have with this error alone. It reports whether there was room: if not, the caller
-// needn't look for further errors. Among several statuses, 400, for input that couldn't be understood, wins.
+// add adds an error; status is the response's status if this is the only error. add reports whether there was room: if not, the caller
+// needn't look for further errors. If errors have different statuses, the lowest wins, so 400, for input that can't be parsed, comes before
+// 422.
 func (p *problems) add(status int, field FieldError) bool {
 	if p.Status == 0 || status < p.Status {
 		p.Status = status
@@ -156,8 +158,8 @@ func (p *problems) err() error {
 	return &e
 }
 
-// cut shortens a text that is longer than size bytes, and adds an ellipsis. Bytes that aren't UTF-8 become U+FFFD, also those of a
-// character that was cut in two.
+// cut shortens a text that is longer than size bytes, and adds an ellipsis. Bytes that aren't UTF-8 become U+FFFD, including those
+// of a character that was cut in two.
 func cut(text string, size int) string {
 	if len(text) > size {
 		text = text[:size] + "…"

@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// send sends a request to a server of its own and prints the answer.
+// send starts a server for h, sends it a request and prints the answer.
 func send(h filo.Handler, method, target, contentType, body string) {
 	listener := servertest.NewListener()
 	server := &filo.Server{Handler: h}

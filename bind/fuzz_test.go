@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Whatever a client sends, binding doesn't panic, lets only UTF-8 through, and returns only errors that blame the client.
+// Whatever a client sends, binding doesn't panic, accepts only UTF-8, and returns only errors with a 4xx status.
 func FuzzAll(f *testing.F) {
 	f.Add("q=a&ids=1,x&page=&i8=300", "application/json", []byte(`{"Text":1,"x":[{}]}`))
 	f.Add("at=2024&day=2024-02-03&tag=%ff", "application/x-www-form-urlencoded", []byte("title=a&done=on&tag=%"))

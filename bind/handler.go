@@ -19,17 +19,17 @@ type HandlerOption interface{ apply(op *operation) }
 
 // Handler returns a handler that reads a request into a struct of type In, as All does, calls f, and answers with f's output.
 //
-// The handler reads a body only if In has fields for one. If In has a method SetDefaults with a pointer receiver, the handler
-// calls it before binding. Errors of binding and of f go to the server's ErrorHandler. Because the handler answers with JSON, errors
-// become problem details unless the client's Accept prefers text.
+// The handler reads a body only if In has fields for one. If In has a method SetDefaults with a pointer receiver, the handler calls
+// it before binding. The handler returns errors of binding and of f, so the server's ErrorHandler sees them. Because the handler's
+// normal response is JSON, errors become problem details unless the client's Accept prefers text.
 //
-// By default the answer has the status 200 and f's output in JSON (see Ctx.JSON). Status and As change that, and f may set
-// another status, and header fields, in c.Response. With NoContent as output, the default status is 204, and the body is empty
-// unless f itself writes one to the response.
+// By default the response has the status 200 and contains f's output in JSON (see Ctx.JSON). The options Status and As change
+// this, and f may set another status and header fields in c.Response. With NoContent as output, the default status is 204, and
+// the body is empty unless f itself writes one to the response.
 //
 // Describe returns the handler's description, for documents such as those of OpenAPI. Handler panics if In isn't a struct that can be
-// bound, or has tags of other frameworks that nothing reads. At the first request of each route it logs a warning if the route has a
-// wildcard that no field of In reads, or if the route is for GET and a field has the tag form alone.
+// bound, or if it has tags of other frameworks that would have no effect. At the first request of each route it logs a warning if the
+// route has a wildcard that no field of In reads, or if the route is for GET and a field has only the tag form.
 func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...HandlerOption) filo.Handler {
 	op := newOperation(reflect.TypeFor[In](), reflect.TypeFor[Out](), options)
 	_, hasDefaults := any(new(In)).(defaulter)
@@ -61,7 +61,7 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 	})
 }
 
-// defaulter is an input that has defaults.
+// defaulter is an input that sets its own defaults.
 type defaulter interface{ SetDefaults() }
 
 // operation is the state behind a handler made by Handler. All but seen is immutable.
@@ -69,11 +69,11 @@ type operation struct {
 	seen        seenRoutes
 	description Operation
 	option      Option
-	answers     []func(c *filo.Ctx, status int, v any) error // by description.MediaTypes
+	answers     []func(c *filo.Ctx, status int, v any) error // one for each of description.MediaTypes, in the same order
 	withBody    bool
 }
 
-// newOperation panics if the programmer made a mistake.
+// newOperation panics for the programming mistakes that Handler documents.
 func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
 	if in.Kind() != reflect.Struct {
 		panic(fmt.Sprintf("bind: Handler's function has the input %v, which must be a struct", in))
@@ -103,7 +103,7 @@ func newOperation(in, out reflect.Type, options []HandlerOption) *operation {
 	return op
 }
 
-// mistake returns what is wrong with a struct that is bound from all sources, nil if nothing is.
+// mistake returns the programming mistake in a struct that is bound from all sources, nil if there is none.
 func (op *operation) mistake(t reflect.Type) error {
 	body := presenceOf(t)
 	mistaken, unchecked := body.err, body.unchecked
@@ -116,7 +116,7 @@ func (op *operation) mistake(t reflect.Type) error {
 	return mistaken
 }
 
-// errors returns the statuses of errors, sorted: binding's and the Doc's.
+// errors returns the sorted statuses of errors: those of binding, and those in the Doc.
 func (op *operation) errors() []int {
 	statuses := slices.Clone(op.description.Doc.Errors)
 	if len(op.description.Fields) > 0 || op.option.strict {
@@ -141,8 +141,9 @@ func (op *operation) read(c *filo.Ctx, v any) error {
 	return b.everything(v, reflect.ValueOf(v).Elem(), op.withBody)
 }
 
-// negotiated returns the function that answers with an output, nil if there is none. With a single media type, Accept is ignored. RFC 9110,
-// section 12.4.1, lets a server "disregard the header field", and a 406 wouldn't help a client that can't read JSON.
+// negotiated returns the function that sends the output in the media type that the client prefers, nil if there is no output. With a single
+// media type, Accept is ignored. RFC 9110, section 12.4.1, lets a server "disregard the header field", and a 406 wouldn't help a client
+// that can't read JSON.
 func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status int, v any) error, err error) {
 	switch len(op.answers) {
 	case 0:
@@ -158,7 +159,7 @@ func (op *operation) negotiated(c *filo.Ctx) (answer func(c *filo.Ctx, status in
 	return op.answers[i], nil
 }
 
-// failed returns an error, and records that the answer would have been JSON, so that the error is sent as JSON, too.
+// failed returns err. It sets the Content-Type to JSON first, so that the error is rendered as JSON, too.
 func failed(c *filo.Ctx, err error) error {
 	if !c.Committed() {
 		c.Response.Header.Set("Content-Type", "application/json")
@@ -166,9 +167,9 @@ func failed(c *filo.Ctx, err error) error {
 	return err
 }
 
-// Status sets the status of successful answers, instead of 200, or 204 for NoContent. The others document further statuses that f
-// may choose by c.Response.SetStatus. Status panics if a status isn't from 200 to 399, and Handler panics if usual allows no body
-// but f has an output.
+// Status sets the status of successful responses to usual, instead of 200, or 204 for NoContent. others documents further
+// statuses that f may set with c.Response.SetStatus. Status panics if a status isn't from 200 to 399, and Handler panics if usual
+// allows no body but f has an output.
 func Status(usual int, others ...int) HandlerOption {
 	statuses := append([]int{usual}, others...)
 	for _, status := range statuses {
@@ -188,12 +189,12 @@ func (o statusOption) apply(op *operation) {
 	op.description.Statuses = o
 }
 
-// As also offers the output as mediaType: the client's Accept chooses between it and JSON, by Ctx.Negotiate. A client that
-// accepts none of the offered types gets 406, before f is called.
+// As offers the output as mediaType in addition to JSON: Ctx.Negotiate chooses between them according to the client's Accept. A
+// client that accepts none of the offered types gets 406, before f is called.
 //
 //	bind.As("application/xml", (*filo.Ctx).XML)
 //
-// The function answer sends v, which is f's output.
+// The function answer sends v, the output of the handler's function.
 func As(mediaType string, answer func(c *filo.Ctx, status int, v any) error) HandlerOption {
 	return asOption{mediaType, answer}
 }

@@ -63,7 +63,7 @@ func answerOf(t testing.TB, h filo.Handler, request string) string {
 	return answer + " | " + strings.TrimSpace(body)
 }
 
-// A typed handler reads from all sources, and answers with its function's output.
+// A handler made by Handler binds from all sources, and answers with its function's output.
 func TestHandler(t *testing.T) {
 	typed := bind.Handler(renameShop)
 	const problem = " | Content-Type: application/problem+json | Vary: Accept | "
@@ -127,7 +127,7 @@ func TestHandlerOptions(t *testing.T) {
 	}
 }
 
-// A programmer's mistake shows when the handler is made.
+// Handler panics for a programming mistake.
 func TestHandlerMistakes(t *testing.T) {
 	type empty struct{}
 	for want, make := range map[string]func(){
@@ -211,7 +211,7 @@ type foreignKey struct {
 
 type embeddedForeign struct{ foreignKey }
 
-// A struct may have the tags of another framework beside those of bind, and a validator may have rules of any tag.
+// A struct may have another framework's tags in addition to bind's tags, and a validator may use rules in any tag.
 func TestForeignTags(t *testing.T) {
 	type both struct {
 		ID   int    `path:"shop" uri:"shop" param:"shop"`
@@ -293,7 +293,7 @@ func TestHandlerRoutes(t *testing.T) {
 	}
 }
 
-// records are the records of a logger that other goroutines still use.
+// records collects the records of a logger that other goroutines use concurrently.
 type records struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -313,7 +313,7 @@ func (r *records) String() string {
 
 func typedFor[In any](*filo.Ctx, In) (bind.NoContent, error) { return bind.NoContent{}, nil }
 
-// Describe describes a handler made by Handler, also one that a router lists, and no other.
+// Describe describes a handler made by Handler, even if it comes from a router's list, and no other handler.
 func TestDescribe(t *testing.T) {
 	type input struct {
 		Paging

@@ -71,7 +71,7 @@ func answerTo(t testing.TB, request string, v any, bindTo func(*filo.Ctx, any, .
 	return response.StatusCode, problem
 }
 
-// inShort returns an error as "400 body /a: detail; query b: detail", and "" for nil.
+// inShort formats an error as "400 body /a: detail; query b: detail", and nil as "".
 func inShort(t testing.TB, err error) string {
 	t.Helper()
 	if err == nil {

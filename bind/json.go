@@ -13,19 +13,19 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// maxDepth is how many levels of arrays and objects a JSON body may have. Nobody makes documents as deep as that. Code that decodes or
-// reads them calls itself for each level. With 1000 levels it needs some 100 KB of stack. With 10,000, which encoding/json allows, a body
-// of 10 KB would need 1 MB.
+// maxDepth is how many levels of arrays and objects a JSON body may have. Real documents stay far below that limit. Decoders, and code
+// that walks the decoded value, recurse once for each level: 1000 levels need some 100 KB of stack. With the 10,000 levels that
+// encoding/json allows, a body of 10 KB would need 1 MB.
 const maxDepth = 1000
 
-// maxExplained is the size in bytes up to which bind looks for all errors of a body. This takes several times as long as decoding, so
-// without a limit clients could take too much of a server's time.
+// maxExplained is the size in bytes of the largest body in which bind searches for all errors. The search takes several times as long
+// as decoding, so without a limit clients could waste a server's time.
 const maxExplained = 256 << 10
 
 // mustBeJSON is the detail of the error for another Content-Type.
 const mustBeJSON = "must be application/json, or end in +json"
 
-// json binds from a JSON body all fields except those that are meant for another source alone.
+// json binds all fields from a JSON body, except those that have only tags of other sources.
 func (b *binding) json(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -42,13 +42,14 @@ func (b *binding) json(v any) error {
 	if len(o.others) > 0 && !o.hasOwn() && !o.readsItself && !b.all {
 		return fmt.Errorf("bind: each field of %v is for another source than JSON, so nothing would be bound: write json:\"name\" beside form:\"name\", and so on", outermost)
 	}
-	// encoding/json doesn't know the other tags, so it may set these fields by their Go names. They get their values back.
+	// encoding/json ignores the tags of other sources, so it may set these fields by their Go names. Their values are saved
+	// before decoding and restored afterwards.
 	before := make([]reflect.Value, len(o.others))
 	for i, index := range o.others {
 		if field, ok := reach(target, index); ok {
 			before[i] = reflect.New(field.Type()).Elem()
 			before[i].Set(field)
-			field.SetZero() // otherwise the decoder would change in place what the field refers to
+			field.SetZero() // otherwise the decoder would modify the slice, map or value that the field refers to
 		}
 	}
 	err := b.jsonInto(v)
@@ -65,7 +66,8 @@ func (b *binding) json(v any) error {
 	return err
 }
 
-// reach returns the field at index of the struct behind one or more pointers. It reports false if a pointer on the way is nil.
+// reach follows target, a pointer to a struct, perhaps through several pointers, and returns the struct's field at index. It
+// reports false if a pointer on the way is nil.
 func reach(target reflect.Value, index []int) (field reflect.Value, ok bool) {
 	for target.Kind() == reflect.Pointer {
 		if target.IsNil() {
@@ -77,7 +79,7 @@ func reach(target reflect.Value, index []int) (field reflect.Value, ok bool) {
 	return field, err == nil
 }
 
-// jsonInto binds from a JSON body, including the fields for other sources.
+// jsonInto binds from a JSON body, without the protection that json gives to fields of other sources.
 func (b *binding) jsonInto(v any) error {
 	needed := presenceOf(reflect.TypeOf(v).Elem())
 	if needed.err != nil {
@@ -107,15 +109,15 @@ func (b *binding) jsonInto(v any) error {
 	w := walker{body: body, strict: b.option.strict, explain: err != nil && len(body) <= maxExplained}
 	w.require = needed.within && (err == nil || w.explain)
 	if w.strict || w.explain || w.require {
-		// Room for usual documents.
+		// These capacities suffice for usual documents.
 		w.path, w.seen = make([]step, 0, 8), make([]int, 0, 32)
 		w.value(reflect.TypeOf(v).Elem(), nil)
 	}
-	// The body is bound first, so there are no other errors yet.
+	// The body is bound before any other source, so this assignment overwrites no errors.
 	b.problems, b.present = w.problems, w.present
 	if err != nil && b.option.validator != nil {
 		// A decoder may stop at the first error. But the validator must see all values except the refused ones, so the body is decoded
-		// again without these.
+		// again with null in place of the refused values.
 		b.partial = !w.explain || json.Unmarshal(w.withoutRefused(), v) != nil
 	}
 	if err != nil && (!w.explain || len(b.problems.Fields) == 0) {
@@ -125,7 +127,7 @@ func (b *binding) jsonInto(v any) error {
 	return nil
 }
 
-// firstError returns the flaw that the decoder's error describes, for a well-formed body.
+// firstError returns the flaw that the decoder's error describes. The body is well-formed.
 func firstError(err error, body []byte) flaw {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -134,7 +136,7 @@ func firstError(err error, body []byte) flaw {
 	return expected(wrong.Type, nil, err).at(position(wrong.Offset, body))
 }
 
-// jsonBody checks the body before it is decoded, and returns it, borrowed.
+// jsonBody returns the body, borrowed, after the checks that don't need decoding.
 func (b *binding) jsonBody() ([]byte, error) {
 	empty := flaw{code: "empty", detail: "must be JSON, and is empty"}
 	if b.c.Request.ContentLength() == 0 {
@@ -166,7 +168,8 @@ func (b *binding) malformed(wrong flaw, cause error) error {
 	return malformed(wrong, cause)
 }
 
-// encoded reports whether the client says that the body is compressed. Middleware that decompresses it removes the field.
+// encoded reports whether the request declares a compressed body. Middleware that decompresses a body removes the
+// Content-Encoding field.
 func (b *binding) encoded() bool {
 	coding := b.c.Request.Header.GetBytes("Content-Encoding")
 	return len(coding) > 0 && !syntax.EqualFold(coding, "identity")
@@ -178,7 +181,7 @@ func unsupportedCoding(c *filo.Ctx) error {
 	return &Error{Status: 415, Fields: []FieldError{{In: "header", Name: "Content-Encoding", Detail: "isn't supported", Code: "coding"}}}
 }
 
-// malformed returns the error for a body that isn't what its type says.
+// malformed returns the error for a body that can't be parsed as its media type.
 func malformed(wrong flaw, cause error) error {
 	return &Error{Status: 400, Fields: []FieldError{wrong.in(FieldError{In: "body"})}, Err: cause}
 }
@@ -193,7 +196,7 @@ func malformation(body []byte) flaw {
 	return flaw{code: "malformed", detail: wrong.Error()}.at(position(wrong.Offset, body))
 }
 
-// at returns the flaw with a line and a column in front.
+// at returns the flaw with a line and a column before its detail.
 func (w flaw) at(line, column int) flaw {
 	params := map[string]any{"line": line, "column": column}
 	maps.Copy(params, w.params)
@@ -208,7 +211,7 @@ func position(offset int64, body []byte) (line, column int) {
 
 // deeper reports whether a document, which may be malformed, has more levels than limit.
 func deeper(body []byte, limit int) bool {
-	// For almost every document this check suffices, at the speed of memory.
+	// This check suffices for almost every document, and runs at the speed of memory.
 	if len(body) <= limit || bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= limit {
 		return false
 	}
@@ -228,7 +231,7 @@ func deeper(body []byte, limit int) bool {
 	return false
 }
 
-// stringEnd returns where the string that begins at start ends, behind its quote.
+// stringEnd returns the offset after the closing quote of the string that begins at start.
 func stringEnd(body []byte, start int) int {
 	for i := start + 1; i < len(body); i++ {
 		switch body[i] {

@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// colour is a type that reads itself.
+// colour is a type with its own decoder for text.
 type colour string
 
 func (c *colour) UnmarshalText(text []byte) error {
@@ -32,7 +32,7 @@ func (c *colour) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// even is a type that reads itself from JSON.
+// even is a type with its own decoder for JSON.
 type even int
 
 func (e *even) UnmarshalJSON(data []byte) error {
@@ -95,7 +95,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Each value that doesn't fit is an error of its own, in the order of the document, with a pointer to it.
+// Each value that doesn't fit yields a separate error with a pointer to the value, in the order of the document.
 func TestJSONErrors(t *testing.T) {
 	for _, c := range []struct{ name, body, want string }{
 		{"a type", `{"name":1}`, `422 body /name: must be a string`},
@@ -163,7 +163,7 @@ func TestJSONRefused(t *testing.T) {
 	}
 }
 
-// A body over its limit is the server's own 413.
+// A body over its limit gets the server's own 413.
 func TestJSONBodyLimit(t *testing.T) {
 	bindTo := func(c *filo.Ctx, v any, options ...bind.Option) error {
 		c.SetMaxBodyBytes(10)
@@ -205,7 +205,7 @@ func TestJSONStrict(t *testing.T) {
 	}
 }
 
-// However much is wrong, the answer stays small.
+// The answer stays small even if the request has very many errors.
 func TestErrorsAreBounded(t *testing.T) {
 	var members []string
 	for i := range 200 {
@@ -236,8 +236,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// For a body of more than 256 KB only the first error is reported, since looking for all of them takes several times as long as decoding.
-// Strict still checks names.
+// For a body of more than 256 KB only the first error is reported, since searching for all errors takes several times as long as
+// decoding. Strict still checks names.
 func TestLargeBodiesAreExplainedBriefly(t *testing.T) {
 	lines := func(size int) string {
 		return `{"name":1,` + "\n" + `"lines":[{"sku":2},{"sku":"` + strings.Repeat("x", size) + `"}],"x":0}`

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// locate fills in the place in the request that a Go field's value came from, if the place can be found.
+// locate sets the place in the request from which the value of a Go field was bound, if the place can be found.
 func (b *binding) locate(f *FieldError, root reflect.Type) {
 	var pointer strings.Builder
 	t := root
-	index := []int{} // of the field in root, nil once the way has left root and the structs embedded there
+	index := []int{} // of the field in root; nil once the path has left root and its embedded structs
 	for rest := f.Field; rest != ""; {
 		var name string
 		name, rest = firstStep(rest, t)
@@ -38,7 +38,7 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 		pointer.WriteString("/" + pointerEscape.Replace(name))
 		t = elementOf(t)
 	}
-	// A field that no source of text has belongs to the JSON body, even if the request has no body, but not if the
+	// A field that wasn't bound from a source of text belongs to the JSON body, even if the request has no body, but not if the
 	// body is a form.
 	if b.bound[inBody] || b.all && !b.bound[inForm] && !b.bound[inMultipart] {
 		f.In, f.Pointer = inBody.String(), pointer.String()
@@ -47,7 +47,8 @@ func (b *binding) locate(f *FieldError, root reflect.Type) {
 	f.Name = f.Field
 }
 
-// locateText sets the location of a field of root that was bound from a source of text. The last such source counts.
+// locateText sets the location of a field of root that was bound from a source of text. If several sources have bound the field,
+// the last one is its location, since it has set the value.
 func (b *binding) locateText(f *FieldError, root reflect.Type, index []int) bool {
 	for in := sources - 1; in > inBody; in-- {
 		if !b.bound[in] {
@@ -72,7 +73,8 @@ func firstStep(way string, t reflect.Type) (name, rest string) {
 		}
 		return way[:end], strings.TrimPrefix(way[end:], ".")
 	}
-	// The key of a map may hold brackets, so it ends at the first bracket behind which the path can go on.
+	// The key of a map may contain brackets, so it ends at the first closing bracket after which the path ends or continues with
+	// "." or "[".
 	for i := 1; i < len(way); i++ {
 		if way[i] == ']' && (i+1 == len(way) || way[i+1] == '.' || way[i+1] == '[') {
 			return way[1:i], strings.TrimPrefix(way[i+1:], ".")
@@ -81,7 +83,7 @@ func firstStep(way string, t reflect.Type) (name, rest string) {
 	return way[1:], ""
 }
 
-// memberName returns a field's name in JSON, and whether it is an embedded struct without one.
+// memberName returns a field's name in JSON, and whether the field is an embedded struct without a name of its own in JSON.
 func memberName(field reflect.StructField) (name string, flat bool) {
 	tag := field.Tag.Get(inBody.tag())
 	if name, _, _ = strings.Cut(tag, ","); tag != "-" && validName(name) {
@@ -94,7 +96,7 @@ func memberName(field reflect.StructField) (name string, flat bool) {
 	return field.Name, field.Anonymous && t.Kind() == reflect.Struct
 }
 
-// elementOf returns the type of the elements, nil if that can't be told.
+// elementOf returns the element type of t, nil if t isn't a slice, array or map.
 func elementOf(t reflect.Type) reflect.Type {
 	if t != nil {
 		switch t.Kind() {

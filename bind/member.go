@@ -13,7 +13,7 @@ type member struct {
 	name   string
 	option string // what follows the name in the tag
 	tagged bool   // name is from the tag
-	index  []int  // as of reflect.Value.FieldByIndex
+	index  []int  // as reflect.Value.FieldByIndex takes it
 	field  reflect.StructField
 }
 
@@ -21,13 +21,13 @@ type member struct {
 type embedded struct {
 	typ   reflect.Type
 	index []int
-	// twice says that the struct is embedded more than once at its depth. Then its members hide each other.
+	// twice says that the struct is embedded more than once at its depth. Its members then hide each other.
 	twice bool
 }
 
 // membersOf returns the members of a struct by the rules of encoding/json: fields of embedded structs count as the outer struct's. If
-// several members have one name, the least deep one counts. Among equally deep ones, the one counts that has the name from its tag. If
-// several are left, none counts. With onlyTagged, only fields with the tag are members.
+// several members have the same name, the one at the smallest depth counts. Among members at the same depth, the one whose tag has the
+// name counts. If several are left, none counts. With onlyTagged, only fields with the tag are members.
 func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 	byName := candidatesOf(t, tag, onlyTagged)
 	members := make([]member, 0, len(byName))
@@ -40,7 +40,7 @@ func membersOf(t reflect.Type, tag string, onlyTagged bool) []member {
 	return members
 }
 
-// conflictOf returns two members that have the same name from the tag and the same depth, so that neither counts.
+// conflictOf returns two members at the same depth whose tags have the same name, so that neither counts.
 func conflictOf(t reflect.Type, tag string) (a, b member, found bool) {
 	for _, candidates := range candidatesOf(t, tag, true) {
 		if same := dominant(candidates); len(same) > 1 && (!found || slices.Compare(same[0].index, a.index) < 0) {
@@ -50,7 +50,7 @@ func conflictOf(t reflect.Type, tag string) (a, b member, found bool) {
 	return a, b, found
 }
 
-// candidatesOf returns the members of each name, the least deep first.
+// candidatesOf returns the members of each name, ordered by depth.
 func candidatesOf(t reflect.Type, tag string, onlyTagged bool) map[string][]member {
 	byName := make(map[string][]member)
 	visited := make(map[reflect.Type]bool)
@@ -116,8 +116,8 @@ func addEmbedded(next []embedded, t reflect.Type, index []int) []embedded {
 	return append(next, embedded{typ: t, index: index})
 }
 
-// dominant returns the member that counts among those of one name, which are sorted by depth. If it returns several, none
-// counts.
+// dominant returns the member that counts among candidates, which have the same name and are sorted by depth. If it returns
+// several, none counts.
 func dominant(candidates []member) (found []member) {
 	for _, m := range candidates {
 		if len(m.index) > len(candidates[0].index) {
@@ -131,7 +131,7 @@ func dominant(candidates []member) (found []member) {
 	return found
 }
 
-// validName reports whether encoding/json takes a name from a tag.
+// validName reports whether encoding/json accepts name as the name in a tag.
 func validName(name string) bool {
 	for _, r := range name {
 		if !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
@@ -141,7 +141,7 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// fieldAt returns the field at index, and makes the embedded structs on the way to it that are nil pointers.
+// fieldAt returns the field at index. It allocates embedded structs on the way whose pointers are nil.
 func fieldAt(target reflect.Value, index []int) reflect.Value {
 	for _, i := range index {
 		if target.Kind() == reflect.Pointer {

@@ -10,29 +10,30 @@ import (
 	"unicode"
 )
 
-// object describes the members of JSON that a struct takes. It is worked out once for each, and never changed.
+// object describes the JSON members that fill a struct. It is computed once for each type, and is immutable.
 type object struct {
 	members []objectMember
 	exact   map[string]int
 	folded  map[string]int // by folded name, since encoding/json ignores case
-	// others are the indexes of fields that are for another source alone: see All.
+	// others are the indexes of fields that have only tags of other sources: see All.
 	others [][]int
-	// required are the fields that must be in the input; err is the programmer's mistake in them.
+	// required are the fields that must be in the input. err is a programming mistake in the struct's tags.
 	required []requirement
 	err      error
-	// unchecked is like plan.unchecked, for the struct's own fields alone.
+	// unchecked is like plan.unchecked, for the struct's own fields only.
 	unchecked error
-	// readsItself says that the type decodes itself, so that no other field counts.
+	// readsItself says that the type has its own decoder, so that the other fields of object don't matter.
 	readsItself bool
 }
 
 type objectMember struct {
 	name string
 	typ  reflect.Type
-	// quoted is a struct type with a field of this type and tag, if the tag has the option string; otherwise nil.
+	// quoted is set if the member's tag has the option string: a struct type with one field of the member's type and this option,
+	// for decoding a single value. Otherwise it is nil.
 	quoted reflect.Type
 	other  bool
-	// required is the member's position in the object's required, -1 if it needn't be there.
+	// required is the member's position in object.required, -1 if the member isn't required.
 	required int
 	rules    *rules // nil for none
 }
@@ -78,8 +79,8 @@ func (o *object) hasOwn() bool {
 	return slices.ContainsFunc(o.members, func(m objectMember) bool { return !m.other })
 }
 
-// find returns which member a name in a document stands for, -1 if none, and whether its case is right. It tries the guess
-// first: most documents have the struct's order.
+// find returns the member that a name in a document refers to, -1 if there is none, and whether the name has the member's exact
+// case. It tries the guess first: most documents list the members in the struct's order.
 func (o *object) find(name []byte, guess int) (member int, exact bool) {
 	if guess < len(o.members) && o.members[guess].name == string(name) {
 		return guess, true
@@ -108,7 +109,7 @@ func hasOption(options, name string) bool {
 	return slices.Contains(strings.Split(options, ","), name)
 }
 
-// quotable reports whether the tag option string has a meaning for the type.
+// quotable reports whether encoding/json heeds the tag option string for the type.
 func quotable(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer && t.Name() == "" {
 		t = t.Elem()

@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// plan says how to bind a struct from a source of text. It is worked out once, and never changed.
+// plan says how to bind a struct from a source of text. It is computed once, and is immutable.
 type plan struct {
 	fields []field
 	byName map[string]int
 	// required are the fields that must be in the input, from any source.
 	required []requirement
 	err      error // a mistake of the programmer
-	// none is the error of a call that binds from this source alone: no field has the source's tag, though there are fields.
+	// none is the error of a call that binds from this source alone, if the struct has fields but none with the source's tag.
 	none error
-	// unchecked is the error of a call without a validator: a field has rules that only a validator checks.
+	// unchecked is the error of a call without a validator, if a field has rules that only a validator checks.
 	unchecked error
 }
 
@@ -29,14 +29,14 @@ type field struct {
 	decode decoder // nil for files
 	slice  bool
 	comma  bool
-	// optional says that empty text is no value.
+	// optional says that empty text means that there is no value.
 	optional bool
-	// required is the field's position in the plan's required, -1 if it needn't be there.
+	// required is the field's position in plan.required, -1 if the field isn't required.
 	required int
 	// rules is nil if the field has no rules. number says that the rules apply to a number.
 	rules  *rules
 	number bool
-	// wildcard says that the request's route must have a wildcard of the name.
+	// wildcard says that the request's route must have a wildcard with the field's name.
 	wildcard bool
 }
 
@@ -46,7 +46,8 @@ var (
 	fileType  = reflect.TypeFor[*multipart.FileHeader]()
 	filesType = reflect.TypeFor[[]*multipart.FileHeader]()
 
-	// plans holds a *[sources]plan for each reflect.Type of a struct. A program has as many as it has types that it binds.
+	// plans holds a *[sources]plan for each reflect.Type of a struct. Its size is bounded by the number of struct types that the
+	// program binds.
 	plans sync.Map
 )
 
@@ -64,7 +65,7 @@ func plansOf(t reflect.Type) *[sources]plan {
 	return known.(*[sources]plan)
 }
 
-// newPlan works out a plan. err is a mistake of the programmer in the struct's requirements.
+// newPlan computes a plan. err is a programming mistake in the struct's required tags.
 func newPlan(t reflect.Type, in source, required []requirement, err error) plan {
 	p := plan{byName: make(map[string]int), required: required, err: err}
 	for _, m := range membersOf(t, in.tag(), true) {
@@ -96,7 +97,7 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 	return p
 }
 
-// foreignTags are the names of a source's tag in gin, echo and fiber, where they differ from bind's.
+// foreignTags are the tags that gin, echo and fiber use for a source, where these differ from bind's tag.
 var foreignTags = [sources][]string{inPath: {"uri", "param", "params"}, inHeader: {"reqHeader"}}
 
 // foreignTag returns the tag of another framework that would bind the field from the source, "" if there is none, or if the field has the
@@ -113,7 +114,7 @@ func foreignTag(f reflect.StructField, in source) (tag, name string) {
 	return "", ""
 }
 
-// isNumber reports whether text becomes a number, or a list of them.
+// isNumber reports whether text is decoded to t as a number, or as a list of numbers.
 func isNumber(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -121,8 +122,8 @@ func isNumber(t reflect.Type) bool {
 	return t.Kind() >= reflect.Int && t.Kind() <= reflect.Float64 && t != durationType && !reflect.PointerTo(t).Implements(textType)
 }
 
-// uncheckedIn returns the error for a field with rules in the tag binding. gin checks these itself; here only a validator does, so
-// without one they would be ignored.
+// uncheckedIn returns the error for a field with rules in the tag binding. gin itself checks these rules; here only a validator
+// can, so without a validator the rules would be ignored.
 func uncheckedIn(t reflect.Type, f reflect.StructField) error {
 	rules := f.Tag.Get("binding")
 	if _, own := f.Tag.Lookup("required"); own || rules == "" || rules == "-" {
@@ -132,8 +133,8 @@ func uncheckedIn(t reflect.Type, f reflect.StructField) error {
 		"bind.With(validate.New()) of contrib/validate, or required:\"true\" alone", fieldOf(t, f.Name), rules, rules)
 }
 
-// needsWildcard reports whether a field with the tag path gets a value only if the route has its wildcard: no other source has the
-// field. A field that is a pointer may stay nil, for routes that share a struct.
+// needsWildcard reports whether a field with the tag path gets a value only if the route has its wildcard, because no other source
+// can set the field. A pointer field may stay nil, so that routes with different wildcards can share a struct.
 func needsWildcard(field reflect.StructField) bool {
 	if field.Type.Kind() == reflect.Pointer && field.Tag.Get("required") != "true" {
 		return false
@@ -146,8 +147,8 @@ func needsWildcard(field reflect.StructField) bool {
 	return true
 }
 
-// untagged returns the error for a struct without a field that has the source's tag, nil if no field could have it. The error's example
-// is a field, named as tags of other frameworks name it.
+// untagged returns the error for a struct in which no field has the source's tag, nil if no field could have it. The error contains an
+// example of a tagged field; the name in its tag is taken from another tag of the field, if it has one.
 func untagged(t reflect.Type, in source) error {
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.IsExported() || f.Anonymous {
@@ -166,7 +167,8 @@ func untagged(t reflect.Type, in source) error {
 	return nil
 }
 
-// fieldOf returns a field's name for errors. It leaves out a type without a name, whose text would be the whole definition.
+// fieldOf returns a field's name for errors. It leaves out an unnamed type, whose text would be the whole definition of the
+// struct.
 func fieldOf(t reflect.Type, name string) string {
 	if t.Name() == "" {
 		return "the field " + name

@@ -16,8 +16,8 @@ type requirement struct {
 	names [sources]string
 }
 
-// requirementsOf returns the struct's own required fields, in their order, but not the required fields inside of these. An error is a
-// mistake of the programmer.
+// requirementsOf returns the struct's own required fields in their order, without the required fields of nested structs. An error is
+// a programming mistake.
 func requirementsOf(t reflect.Type) (all []requirement, err error) {
 	for in := inBody; in < sources; in++ {
 		if in == inBody && hasUnmarshaler(t) {
@@ -42,7 +42,8 @@ func requirementsOf(t reflect.Type) (all []requirement, err error) {
 	return all, nil
 }
 
-// isElsewhere reports whether no JSON body may fill a field: it has only tags of other sources, or is for files, which come in forms.
+// isElsewhere reports whether no JSON body may fill a field: the field has only tags of other sources, or holds files, which only
+// forms contain.
 func isElsewhere(field reflect.StructField) bool {
 	if t := field.Type; t == fileType || t == filesType || t == fileType.Elem() {
 		return true
@@ -63,8 +64,8 @@ func find(all []requirement, index []int) int {
 	return slices.IndexFunc(all, func(r requirement) bool { return slices.Equal(r.index, index) })
 }
 
-// source returns the source that the field is missing from. That is the last one in which the field has a name, of those that were bound
-// from. For All the body is one of them, even if there is none. It reports false if the call doesn't bind the field.
+// source returns the source that is reported for a missing field: the last of the bound sources in which the field has a name. For All,
+// the body counts as bound even if the request has none. source reports false if the call doesn't bind the field.
 func (r *requirement) source(b *binding) (in source, ok bool) {
 	for in := sources - 1; in > inBody; in-- {
 		if b.bound[in] && r.names[in] != "" {
@@ -74,7 +75,7 @@ func (r *requirement) source(b *binding) (in source, ok bool) {
 	switch {
 	case r.names[inBody] != "" && (b.all || b.bound[inBody]):
 		return inBody, true
-	case r.names[inForm] != "" && b.all: // there is no body, or one of JSON
+	case r.names[inForm] != "" && b.all: // there is no body, or it is JSON
 		return inForm, true
 	}
 	return 0, false
@@ -104,12 +105,12 @@ func (b *binding) missing() {
 	}
 }
 
-// presence says what a type that is decoded from JSON requires.
+// presence says which fields a type that is decoded from JSON requires.
 type presence struct {
 	fields []requirement // of the type itself, if it is a struct
-	within bool          // whether a JSON document must be scanned, since something in it is required
+	within bool          // a JSON document must be scanned, because some member of it is required or has rules
 	err    error         // a mistake of the programmer
-	// unchecked is the error of a call without a validator, a mistake of the programmer.
+	// unchecked is the error of a call without a validator: see plan.unchecked.
 	unchecked error
 }
 
@@ -133,8 +134,8 @@ func presenceOf(t reflect.Type) *presence {
 	return known.(*presence)
 }
 
-// look searches t, and the types that t consists of, for requirements. inside says that t lies inside the outermost struct, so that a JSON
-// body can fill all fields of t. In the outermost struct it fills only those that aren't for another source.
+// look searches t, and the types that t consists of, for requirements. inside says that t is nested in the outermost struct, so that a
+// JSON body can fill all fields of t. In the outermost struct a JSON body doesn't fill fields that have only tags of other sources.
 func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool) {
 	if before, ok := seen[t]; ok && (before || !inside) {
 		return

@@ -67,7 +67,7 @@ func TestRequiredInJSON(t *testing.T) {
 	} {
 		for _, options := range [][]bind.Option{nil, {bind.Strict()}} {
 			if options != nil && (strings.Contains(c.body, "AGE") || strings.Count(c.body, `"age":7`) > 0) {
-				continue // which Strict refuses
+				continue // Strict refuses this body
 			}
 			_, err := bound[customer](t, postJSON(c.body), bind.JSON, options...)
 			if got := inShort(t, err); got != c.want {
@@ -145,8 +145,8 @@ type everywhere struct {
 	Avatar *multipart.FileHeader `json:"-" form:"avatar" required:"true"`
 }
 
-// One answer lists what every source lacks. A field with several sources is missing only if it is in none of them, and the error names the
-// last one.
+// One answer lists the missing fields of all sources. A field with several sources is missing only if it is in none of them, and the error
+// names the last one.
 func TestRequiredFromAll(t *testing.T) {
 	const told = "query both: is required"
 	for _, c := range []struct {
@@ -224,7 +224,7 @@ func TestRequiredMistakes(t *testing.T) {
 	}
 }
 
-// Of several cookies with one name the first counts, since browsers send the cookie with the closest path first.
+// If several cookies have the same name, the first one counts, since browsers send the cookie with the most specific path first.
 func TestCookie(t *testing.T) {
 	type cookies struct {
 		Theme string  `cookie:"theme"`
@@ -245,7 +245,7 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// A form for a struct that is for JSON alone is refused, and not taken for an empty body.
+// A form for a struct that only JSON can fill is refused, instead of being treated like an empty body.
 func TestAllRefusesForms(t *testing.T) {
 	for _, request := range []string{post("application/x-www-form-urlencoded", "sku=a"), multipartRequest("sku=a")} {
 		_, err := bound[line](t, request, bind.All)

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// seenRoutes are the routes that a handler made by Handler has served. A handler has few of them.
+// seenRoutes are the routes that a handler made by Handler has served. Few routes share a handler, so a slice suffices.
 type seenRoutes struct{ routes atomic.Pointer[[]string] }
 
 // add reports whether the route is new.
@@ -30,9 +30,9 @@ func (s *seenRoutes) add(route string) bool {
 	}
 }
 
-// lookAt logs, at the first request of a route, wildcards and form fields that seem meant for the input but are never read. They may be
-// right, so they aren't errors: the function or middleware can read a wildcard by itself. The check is here because a new handler doesn't
-// know its routes, and a router doesn't know what a handler reads.
+// lookAt logs, at the first request of a route, wildcards and form fields that seem meant for the input but are never read. They aren't
+// errors, since the function or middleware may read a wildcard itself. The check runs at a request, because Handler doesn't know the
+// handler's routes, and a router doesn't know what a handler reads.
 func (op *operation) lookAt(c *filo.Ctx) {
 	if route := c.Route(); route == "" || len(op.description.Fields) == 0 || !op.seen.add(route) {
 		return
@@ -47,7 +47,7 @@ func (op *operation) lookAt(c *filo.Ctx) {
 	}
 }
 
-// unreadWildcards returns the names of the route's wildcards that no field has.
+// unreadWildcards returns the names of the route's wildcards that no field reads.
 func (op *operation) unreadWildcards(c *filo.Ctx) (names []string) {
 	match := inside.Match(c)
 	for i := range match.Len() {
@@ -59,7 +59,8 @@ func (op *operation) unreadWildcards(c *filo.Ctx) (names []string) {
 	return names
 }
 
-// formsOfGET returns the fields that only a form could fill, if the route is for GET or HEAD. gin reads queries by the tag form.
+// formsOfGET returns the fields that only a form could fill, if the route is for GET or HEAD. Such fields often come from
+// programs for gin, which reads queries with the tag form.
 func (op *operation) formsOfGET(route string) (names []string) {
 	if method, _, _ := strings.Cut(route, " "); method != "GET" && method != "HEAD" {
 		return nil
@@ -72,7 +73,7 @@ func (op *operation) formsOfGET(route string) (names []string) {
 	return names
 }
 
-// onlyIn reports whether a field has the tag of no other source.
+// onlyIn reports whether a field has no tag of a source other than in.
 func onlyIn(f reflect.StructField, in source) bool {
 	for other := inBody; other < sources; other++ {
 		if _, has := f.Tag.Lookup(other.tag()); has && other.tag() != in.tag() {

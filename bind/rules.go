@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// rules are what a field's tags say of its value, in the words of JSON Schema. They apply to the text that was sent, not to defaults, and
-// not to null.
+// rules holds the restrictions that a field's tags put on its value, in the terms of JSON Schema. They apply to the text that was sent,
+// not to defaults, and not to null.
 type rules struct {
 	scalar []scalarRule // of a string or number, or of each element of a list
 	least  *listRule
@@ -36,11 +36,11 @@ type listRule struct {
 // isRepeatedItem is the flaw of a list whose elements must differ.
 var isRepeatedItem = flaw{code: "uniqueItems", detail: "must not have anything twice"}
 
-// number is a number as it was sent. An integer that a float64 can't hold is compared as an integer.
+// number is a number as it was sent. Integers are compared as such, because a float64 can't hold all of them exactly.
 type number struct {
 	float   float64
 	integer int64
-	exact   bool // integer has the number's exact value
+	exact   bool // integer holds the number's exact value
 }
 
 func numberOf(text string) (n number, ok bool) {
@@ -71,7 +71,7 @@ func (n number) isMultipleOf(other number) bool {
 	return math.Abs(quotient-math.Round(quotient)) < 1e-9*max(1, math.Abs(quotient))
 }
 
-// rulesOf returns a field's rules, nil if it has none. An error is a mistake of the programmer.
+// rulesOf returns a field's rules, nil if it has none. An error is a programming mistake.
 func rulesOf(f reflect.StructField) (*rules, error) {
 	var r rules
 	for _, each := range [...]struct {
@@ -168,7 +168,7 @@ func mistakenRule(tag, text string) error {
 	return fmt.Errorf("tag %s:%q: it must be %s", tag, text, expected)
 }
 
-// ofText returns the first flaw of a string, or of a number.
+// ofText returns the flaw for the first rule that a string, or a number, breaks.
 func (r *rules) ofText(text string, isNumber bool) flaw {
 	n, ok := number{}, false
 	if isNumber {
@@ -183,7 +183,7 @@ func (r *rules) ofText(text string, isNumber bool) flaw {
 	return flaw{}
 }
 
-// ofJSON is ofText for a value of JSON.
+// ofJSON is ofText for a JSON value.
 func (r *rules) ofJSON(raw []byte) flaw {
 	switch c := raw[0]; {
 	case c == '"':
@@ -207,7 +207,7 @@ func (r *rules) ofLength(length int) flaw {
 	return flaw{}
 }
 
-// rules adds an error for each rule that a value of JSON breaks. The type can hold the value.
+// rules adds an error for each rule that a JSON value breaks. The caller has checked that the field's type can hold the value.
 func (w *walker) rules(r *rules, raw []byte, quoted bool) {
 	if quoted && raw[0] == '"' {
 		var text string
@@ -255,7 +255,8 @@ func (w *walker) rules(r *rules, raw []byte, quoted bool) {
 	}
 }
 
-// canonical returns a value of JSON in one spelling. The order of members and the way to write a number stay.
+// canonical returns a JSON value in a uniform spelling, so that equal values compare equal. A number outside of an object or
+// array keeps its spelling.
 func canonical(raw []byte) string {
 	if raw[0] != '"' && raw[0] != '{' && raw[0] != '[' {
 		return string(raw)

@@ -31,7 +31,8 @@ type ruled struct {
 
 func (r *ruled) SetDefaults() { r.Level = -1 }
 
-// The tags that describe a field in documents are rules for a value that was sent, in any source, and not for a value that wasn't sent.
+// The tags that describe a field in OpenAPI documents are enforced for values that were sent, in any source, but not for values that
+// weren't sent.
 func TestRules(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"name", `ab`, ""}, {"name", `üüü`, ""}, {"name", `a`, "must have at least 2 characters"}, {"name", `abcd`, "must have at most 3 characters"},
@@ -104,7 +105,7 @@ func TestRulesAndValidator(t *testing.T) {
 	}
 }
 
-// A rule that means nothing is a programmer's mistake.
+// A rule that can't be parsed is a programming mistake.
 func TestMistakenRules(t *testing.T) {
 	type low struct {
 		N int `json:"n" minimum:"low"`

@@ -31,8 +31,8 @@ func (s source) String() string {
 	return [...]string{"body", "form", "form", "header", "cookie", "query", "path"}[s]
 }
 
-// status is the status of an error in a value: a wrong value in a body is content that can't be processed (RFC 9110, section 15.5.21), and
-// a wrong value elsewhere makes a bad request.
+// status returns the status for a wrong value: 422 in a body, whose content can't be processed (RFC 9110, section 15.5.21), and 400
+// elsewhere.
 func (s source) status() int {
 	if s <= inMultipart {
 		return 422
@@ -63,7 +63,7 @@ func read(c *filo.Ctx, in source) (v values, err error) {
 	return v, err
 }
 
-// get appends the values that have the name to dst. They are borrowed.
+// get appends the source's values with the name to dst. The values are borrowed.
 func (v *values) get(dst [][]byte, name string) [][]byte {
 	switch v.in {
 	case inPath:
@@ -71,7 +71,7 @@ func (v *values) get(dst [][]byte, name string) [][]byte {
 			dst = append(dst, value)
 		}
 	case inCookie:
-		// Browsers send cookies of several paths, the one with the closest path first.
+		// If several cookies have the name, browsers send the one with the most specific path first.
 		if value := v.c.Request.CookieBytes(name); value != nil {
 			dst = append(dst, value)
 		}
@@ -95,8 +95,8 @@ func (v *values) files(name string) []*multipart.FileHeader {
 	return v.form.File[name]
 }
 
-// unknown returns the names that the plan doesn't have, each once. Unknown header fields, cookies and path parameters aren't
-// errors: others may use them.
+// unknown returns the names in the source that the plan doesn't have, each once. It ignores header fields, cookies and path
+// parameters, since other code may use them.
 func (v *values) unknown(p *plan) (names []string) {
 	note := func(name string, file bool) {
 		if i, ok := p.byName[name]; (!ok || p.fields[i].file() != file) && !slices.Contains(names, name) {
@@ -113,7 +113,7 @@ func (v *values) unknown(p *plan) (names []string) {
 	}
 	if v.form != nil {
 		for name, texts := range v.form.Value {
-			// Browsers send an empty input for files with an empty file name, so that it counts as text.
+			// For a file input without a file, browsers send a part with an empty file name, which the parser treats as text.
 			if i, ok := p.byName[name]; ok && p.fields[i].file() && !slices.ContainsFunc(texts, func(text string) bool { return text != "" }) {
 				continue
 			}

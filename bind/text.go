@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// text binds a struct from a source of text. An error concerns the whole source; errors of values are
-// collected.
+// text binds a struct from a source of text. An error that it returns concerns the whole source; it collects the errors of single
+// values in b.problems.
 func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	if p.err != nil {
 		return p.err
@@ -23,7 +23,7 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	}
 	b.bound[in], b.required = true, p.required
 	if len(p.fields) == 0 && in > inMultipart && !b.option.strict {
-		return nil // no field needs the source, and nothing in it is refused
+		return nil // no field needs the source, and only Strict would refuse something in it
 	}
 	values, err := read(b.c, in)
 	if err != nil {
@@ -64,7 +64,7 @@ func (b *binding) text(in source, p *plan, target reflect.Value) error {
 	return nil
 }
 
-// hasWildcard reports whether the route of the request has a wildcard of the name.
+// hasWildcard reports whether the request's route has a wildcard called name.
 func hasWildcard(c *filo.Ctx, name string) bool {
 	match := inside.Match(c)
 	for i := range match.Len() {
@@ -75,7 +75,7 @@ func hasWildcard(c *filo.Ctx, name string) bool {
 	return false
 }
 
-// withoutWildcard returns the error for a field whose wildcard the route lacks, a mistake of the programmer.
+// withoutWildcard returns the error for a field whose wildcard the route lacks, which is a programming mistake.
 func withoutWildcard(c *filo.Ctx, t reflect.Type, f *field) error {
 	name := fieldOf(t, t.FieldByIndex(f.index).Name)
 	if c.Route() == "" {
@@ -85,7 +85,7 @@ func withoutWildcard(c *filo.Ctx, t reflect.Type, f *field) error {
 		"only some of its routes have the wildcard", name, f.name, c.Route(), f.name)
 }
 
-// given reports whether the values that were found give the field a value.
+// given reports whether the field counts as present with the values that were found.
 func (f *field) given(found [][]byte) bool {
 	switch {
 	case len(found) == 0:
@@ -98,7 +98,7 @@ func (f *field) given(found [][]byte) bool {
 
 func notEmpty(text []byte) bool { return len(text) > 0 }
 
-// field binds a field from the values of its name. There is at least one value.
+// field binds a field from the values with its name. There is at least one value.
 func (b *binding) field(in source, f *field, found [][]byte, target reflect.Value) {
 	refuse := func(wrong flaw) {
 		b.problems.add(in.status(), wrong.in(FieldError{In: in.String(), Name: f.name}))
@@ -146,7 +146,7 @@ func (b *binding) field(in source, f *field, found [][]byte, target reflect.Valu
 	}
 }
 
-// broken returns the flaw of text that a rule refuses.
+// broken returns the flaw of text that violates a rule.
 func (f *field) broken(text []byte) flaw {
 	if f.rules == nil {
 		return flaw{}
@@ -165,14 +165,14 @@ func hasRepeated(texts [][]byte) bool {
 	return false
 }
 
-// ofValue adds to the flaw the number of the wrong value, if a field has several values.
+// ofValue returns the flaw with the position of the wrong value among the field's values.
 func (w flaw) ofValue(number int) flaw {
 	params := map[string]any{"value": number}
 	maps.Copy(params, w.params)
 	return flaw{code: w.code, detail: fmt.Sprintf("value %d %s", number, w.detail), params: params}
 }
 
-// files binds a field from the files of its name.
+// files binds a field from the files with its name.
 func (b *binding) files(f *field, found []*multipart.FileHeader, target reflect.Value) {
 	switch {
 	case len(found) == 0:
@@ -185,7 +185,7 @@ func (b *binding) files(f *field, found []*multipart.FileHeader, target reflect.
 	}
 }
 
-// splitAtCommas returns the elements of values that are lists, without empty ones (RFC 9110, section 5.6.1.2).
+// splitAtCommas splits values that are lists into their elements. It drops empty elements (RFC 9110, section 5.6.1.2).
 func splitAtCommas(values [][]byte) (elements [][]byte) {
 	for _, value := range values {
 		for element := range bytes.SplitSeq(value, []byte{','}) {

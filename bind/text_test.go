@@ -51,7 +51,7 @@ type search struct {
 
 func ptr[T any](v T) *T { return &v }
 
-// Each type takes every text that stands for one of its values.
+// Each type accepts every text that represents one of its values.
 func TestQuery(t *testing.T) {
 	day := time.Date(2024, 2, 3, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Each value that doesn't fit is an error of its own, in the order of the fields.
+// Each value that doesn't fit yields a separate error, in the order of the fields.
 func TestQueryErrors(t *testing.T) {
 	for _, c := range []struct {
 		query  string
@@ -212,7 +212,7 @@ func TestPath(t *testing.T) {
 }
 
 // A tag that names no wildcard of the route is a mistake in the program, and its error says which tag and which route. A field that has
-// other sources, or may be nil, is for routes with and without the wildcard.
+// other sources, or is a pointer, may be used by routes without the wildcard, too.
 func TestPathWithoutWildcard(t *testing.T) {
 	type item struct {
 		Item string `path:"item"`
@@ -267,7 +267,7 @@ func TestPathWithoutWildcard(t *testing.T) {
 	}
 }
 
-// The error of a typed handler is logged, and its client gets a 500.
+// If the route lacks a wildcard, the error of a handler made by Handler is logged, and the client gets a 500.
 func TestHandlerWithoutWildcard(t *testing.T) {
 	var log bytes.Buffer
 	r := router.New()
@@ -384,7 +384,8 @@ type Deep struct {
 	Deep int    `query:"deep"`
 }
 
-// Fields of embedded structs count. An embedded pointer's struct is made when there is a value for it. Outer fields hide inner ones.
+// Fields of embedded structs count. A nil pointer to an embedded struct is set when there is a value for a field of the struct.
+// Outer fields hide inner ones.
 func TestEmbedded(t *testing.T) {
 	type outer struct {
 		*Deep
@@ -444,7 +445,7 @@ func TestUntaggedStructs(t *testing.T) {
 		name   string
 		v      any
 		bindTo func(*filo.Ctx, any, ...bind.Option) error
-		want   string // "" is no error
+		want   string // "" means no error
 	}{
 		{"another framework's tag", new(params), bind.Query, "bind_test.params.Page has no tag query, and no other field has one, so nothing would be bound: " +
 			"write Page int `query:\"p\"`, and so on"},
@@ -467,7 +468,7 @@ func TestUntaggedStructs(t *testing.T) {
 	}
 }
 
-// Browsers also send inputs for files and for text that were left empty. Neither is a mistake of the client.
+// Browsers also send inputs that were left empty, for files and for text. This is no mistake of the client.
 func TestLeftEmpty(t *testing.T) {
 	empty := func(parts ...string) string {
 		var body strings.Builder

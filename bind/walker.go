@@ -10,29 +10,30 @@ import (
 )
 
 // walker compares a JSON document with the type that it was decoded into, and collects an error for each value that doesn't fit. It is
-// needed only in three cases: when decoding has failed, since decoders report one error; for Strict, since encoding/json accepts names in
-// upper or lower case and more than once; and for types with required fields, since decoders don't report which members were there.
+// needed only in three cases: when decoding has failed, because decoders report only one error; for Strict, because encoding/json ignores
+// the case of names and accepts repeated ones; and for types with required fields or rules, because decoders don't report which members
+// were present.
 type walker struct {
 	body []byte // is well-formed
 	pos  int
 
-	// explain says to look for values that the type can't hold: encoding/json itself is asked, value by value.
+	// explain says to search for values that the type can't hold, by decoding each value with encoding/json.
 	explain bool
-	// strict says to look at names.
+	// strict says to check the names of members.
 	strict bool
-	// require says to look for required fields that aren't there, and for values that break rules.
+	// require says to search for missing required fields, and for values that break rules.
 	require bool
 
 	path []step
 	// seen are the members found so far in the objects around pos.
 	seen     []int
-	present  bits // the required fields of the outermost object that are there
+	present  bits // the required fields that the outermost object has
 	problems problems
-	refused  [][2]int // the places in the body of the values that the type can't hold
-	full     bool     // problems takes no more
+	refused  [][2]int // where in the body the values are that the type can't hold, as start and end
+	full     bool     // problems has reached its limit
 }
 
-// step is one step of the way to a value: a name, or an index if the name is nil.
+// step is one step of the path to a value: the name of a member, or an index if the name is nil.
 type step struct {
 	name  []byte
 	index int
@@ -43,8 +44,8 @@ var (
 	anyType         = reflect.TypeFor[any]()
 )
 
-// value goes through the value at pos, which is for type t, and stops behind it. With quoted, the value belongs to a field with
-// the tag option string: see objectMember.
+// value checks the value at pos against type t, and moves pos past the value. With quoted, the value belongs to a field with the
+// tag option string: see objectMember.
 func (w *walker) value(t, quoted reflect.Type) {
 	w.space()
 	c := w.body[w.pos]
@@ -70,7 +71,7 @@ func (w *walker) value(t, quoted reflect.Type) {
 	}
 }
 
-// readsItself reports whether values of a type decode themselves, so that there is nothing in them to look at.
+// readsItself reports whether a type has its own decoder, so that the walker can't know what its parts should be.
 func readsItself(t reflect.Type) bool {
 	switch {
 	case t.Kind() == reflect.Struct:
@@ -147,7 +148,7 @@ func (w *walker) missing(o *object, present *bits) {
 	}
 }
 
-// mapped goes through an object for a map.
+// mapped checks the JSON object at pos against the map type t.
 func (w *walker) mapped(t reflect.Type) {
 	var names map[string]bool
 	keys := reflect.MapOf(t.Key(), anyType)
@@ -166,7 +167,7 @@ func (w *walker) mapped(t reflect.Type) {
 	})
 }
 
-// array goes through an array for a slice or an array.
+// array checks the JSON array at pos against t, the type of a slice or an array.
 func (w *walker) array(t reflect.Type) {
 	i := 0
 	w.each(']', func([]byte) {
@@ -179,7 +180,7 @@ func (w *walker) array(t reflect.Type) {
 	})
 }
 
-// anything looks for names that occur twice in an object, and stops behind the value at pos.
+// anything moves pos past the value there. With strict, it refuses names that occur twice in an object of the value.
 func (w *walker) anything() {
 	w.space()
 	switch c := w.body[w.pos]; {
@@ -198,7 +199,7 @@ func (w *walker) anything() {
 	}
 }
 
-// unique records that an object has a name.
+// unique records that an object has a member called name, and refuses a repeated one.
 func (w *walker) unique(names *map[string]bool, name []byte) {
 	if *names == nil {
 		*names = make(map[string]bool)
@@ -209,8 +210,8 @@ func (w *walker) unique(names *map[string]bool, name []byte) {
 	(*names)[string(name)] = true
 }
 
-// each calls visit for each member of the object, or element of the array, at pos. visit must go through its value. The name is valid until
-// visit has done so.
+// each calls visit for each member of the object, or element of the array, at pos. visit must move pos past the value. The name is valid
+// until then.
 func (w *walker) each(end byte, visit func(name []byte)) {
 	w.pos++
 	w.path = append(w.path, step{})
@@ -232,14 +233,14 @@ func (w *walker) each(end byte, visit func(name []byte)) {
 		w.path[len(w.path)-1] = at
 		visit(at.name)
 		if w.full {
-			// The rest of the body doesn't matter: neither position nor path is used any more.
+			// No further error can be added, so pos and path aren't used any more.
 			w.pos = len(w.body)
 			return
 		}
 	}
 }
 
-// name returns the name of the member at pos, decoded, and stops behind its colon.
+// name returns the decoded name of the member at pos, and moves pos past the colon.
 func (w *walker) name() []byte {
 	start := w.pos
 	w.pos = stringEnd(w.body, start)
@@ -254,7 +255,7 @@ func (w *walker) name() []byte {
 	return append([]byte{}, name...)
 }
 
-// leaf goes through a value that is decoded as a whole.
+// leaf checks a value that is decoded as a whole.
 func (w *walker) leaf(t, quoted reflect.Type) {
 	start := w.pos
 	w.anything()
@@ -268,7 +269,7 @@ func (w *walker) leaf(t, quoted reflect.Type) {
 	}
 }
 
-// refusal returns the flaw of a value.
+// refusal returns the flaw of the JSON value raw if type t can't hold it.
 func refusal(t, quoted reflect.Type, raw []byte) flaw {
 	if quoted != nil {
 		raw = slices.Concat([]byte(`{"v":`), raw, []byte(`}`))
@@ -299,10 +300,10 @@ func (w *walker) withoutRefused() []byte {
 	return append(b, w.body[end:]...)
 }
 
-// fits reports whether a value obviously fits type t. Most do, and asking encoding/json about each would cost several times as
-// much as decoding all of them: see BenchmarkLargeErrors.
+// fits reports whether a value obviously fits type t. Most values do, and decoding each of them separately would cost several
+// times as much as decoding the whole body: see BenchmarkLargeErrors.
 func fits(t reflect.Type, raw []byte) bool {
-	if t.PkgPath() != "" { // it may read itself
+	if t.PkgPath() != "" { // it may have its own decoder
 		return false
 	}
 	switch kind := t.Kind(); {
@@ -360,7 +361,7 @@ func expected(t reflect.Type, raw []byte, err error) flaw {
 	return flaw{code: "type", detail: "can't be set"}
 }
 
-// skip stops behind the value at pos.
+// skip moves pos past the value there.
 func (w *walker) skip() {
 	w.space()
 	for depth := 0; w.pos < len(w.body); {
@@ -386,7 +387,7 @@ func (w *walker) skip() {
 	}
 }
 
-// literal stops behind the number or word at pos.
+// literal moves pos past the number or word there.
 func (w *walker) literal() {
 	for w.pos < len(w.body) {
 		switch w.body[w.pos] {
@@ -397,7 +398,7 @@ func (w *walker) literal() {
 	}
 }
 
-// space stops behind white space.
+// space moves pos past white space.
 func (w *walker) space() {
 	for w.pos < len(w.body) {
 		switch w.body[w.pos] {
@@ -414,7 +415,7 @@ func (w *walker) refuse(wrong flaw) {
 	w.full = !w.problems.add(422, wrong.in(FieldError{In: "body", Pointer: w.pointer()}))
 }
 
-// pointer returns path as a JSON Pointer, or as much of it as is shown.
+// pointer returns path as a JSON Pointer, which may be cut off after maxName bytes.
 func (w *walker) pointer() string {
 	var b strings.Builder
 	for _, s := range w.path {
@@ -430,5 +431,5 @@ func (w *walker) pointer() string {
 	return b.String()
 }
 
-// pointerEscape is RFC 6901, section 4.
+// pointerEscape escapes a name as in RFC 6901, section 4.
 var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")

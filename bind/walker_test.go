@@ -43,8 +43,8 @@ type fuzzOuter struct {
 
 type Embedded struct{ X, Y uint8 }
 
-// The walker finds errors exactly if encoding/json fails, and their places are in the document. With strict it also finds an error whenever
-// DisallowUnknownFields would.
+// The walker finds errors if and only if encoding/json fails, and the errors' pointers lead to places in the document. With strict it also
+// finds an error whenever DisallowUnknownFields would.
 func FuzzWalker(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `{"a":"x","b":["y",null],"c":{"1":true},"d":{"a":1},"e":[1,2,3],"f":{"g":[1e400]}}`,

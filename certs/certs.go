@@ -1,4 +1,5 @@
-// Package certs serves TLS certificates from files, and takes new ones when the files change: no renewal needs a restart.
+// Package certs serves TLS certificates from files, and loads new certificates when the files change, so that a renewal needs no
+// restart.
 //
 //	store, err := certs.New(certs.Options{Pairs: []certs.Pair{
 //		{Cert: "/etc/app/example.com.pem", Key: "/etc/app/example.com.key"},
@@ -11,16 +12,16 @@
 //	s.TLSConfig = store.TLSConfig()
 //	return s.RunTLS(ctx, ":443", "", "")
 //
-// A client gets the first certificate that suits it, by the host name that it asks for (SNI) and the kind of key. If none does, it gets the
-// first one.
+// A client gets the first certificate that matches the host name that it asks for (SNI) and the kinds of keys that it supports. If none
+// matches, it gets the first one.
 //
-// The files are read again after a signal (ReloadOn) and, while clients come, every Options.Interval. No handshake waits for that. A server
-// without clients reads nothing. An unusable file is refused and logged once, and the previous certificate stays: a file that can't be read
-// or parsed, a key of another certificate (as while only one of the files is replaced), a certificate that has expired, or one that isn't
-// valid yet, which is used once it is valid.
+// The files are read again after a signal (ReloadOn) and, while clients connect, every Options.Interval. No handshake waits for the
+// reading. A server without clients reads nothing. If the files are unusable, they are refused and logged once, and the previous
+// certificate stays in use. Files are unusable if they can't be read or parsed, if the key belongs to another certificate (as while only
+// one of the files is replaced), or if the certificate has expired. A certificate that isn't valid yet is refused until it is valid.
 //
-// With Options.ClientCAs clients show certificates, too, and handlers find them in filo.Ctx.TLS. Certificates gives the dates for a gauge;
-// package contrib/prometheus has one.
+// With Options.ClientCAs the server asks clients for certificates, too, and handlers find them in filo.Ctx.TLS. Store.Certificates returns
+// the expiry dates for a gauge, such as that of package contrib/prometheus.
 package certs
 
 import (
@@ -53,17 +54,17 @@ type Pair struct{ Cert, Key string }
 
 // Options are the options of New. Pairs is required.
 type Options struct {
-	// Pairs are the certificates. A client that no certificate suits gets the first one.
+	// Pairs are the certificates. If no certificate matches a client, it gets the first one.
 	Pairs []Pair
 	// ClientCAs is a PEM file with the authorities that may sign clients' certificates. "": clients aren't asked for certificates.
 	ClientCAs string
-	// ClientAuth says what is demanded of clients, with ClientCAs. Default tls.RequireAndVerifyClientCert.
+	// ClientAuth says whether clients must present a certificate, if ClientCAs is set. Default tls.RequireAndVerifyClientCert.
 	ClientAuth tls.ClientAuthType
 	// Config has the other settings of TLS, such as MinVersion. It is cloned.
 	Config *tls.Config
-	// Interval is how often the files are looked at while clients come. Default 10 s; negative: only Reload reads them.
+	// Interval is how often the files are read while clients connect. Default 10 s; negative: only Reload reads them.
 	Interval time.Duration
-	// Logger gets a record of each new certificate, and of each one that is refused. Default slog.Default.
+	// Logger receives a record of each new certificate, and of each refused one. Default slog.Default.
 	Logger *slog.Logger
 }
 
@@ -71,7 +72,7 @@ type Options struct {
 type Certificate struct {
 	// File is Pair.Cert.
 	File string
-	// Names are the host names and addresses that it is for.
+	// Names are the host names and addresses for which it is valid.
 	Names []string
 	// NotBefore and NotAfter are the limits of its validity.
 	NotBefore, NotAfter time.Time
@@ -79,18 +80,18 @@ type Certificate struct {
 	Err error
 }
 
-// Store has the current certificates. Its methods may be called by several goroutines at once.
+// Store holds the current certificates. Its methods may be called by several goroutines at once.
 type Store struct {
 	options Options
 	current atomic.Pointer[snapshot]
-	next    atomic.Int64 // when the files may be looked at, in Unix nanoseconds
+	next    atomic.Int64 // when the files may be read again, in Unix nanoseconds
 
 	mu    sync.Mutex
 	pairs []*source[tls.Certificate] // guarded by mu
 	cas   *source[x509.CertPool]     // nil without client certificates; guarded by mu
 }
 
-// snapshot holds the certificates and the configuration that clients get.
+// snapshot holds the certificates and the configuration for handshakes.
 type snapshot struct {
 	certificates []*tls.Certificate
 	config       *tls.Config // for GetConfigForClient; nil without client certificates
@@ -107,8 +108,8 @@ type source[T any] struct {
 	err      error    // why reading or parsing the files gave no value
 }
 
-// New reads the certificates. It fails if one can't be used. A certificate that has expired or isn't valid yet is served all the same, since
-// there is no previous one, and logged. New panics if Options has no Pairs, or a pair lacks a file.
+// New reads the certificates. New fails if a certificate can't be used. New logs a certificate that has expired or isn't valid yet, but
+// serves it, since there is no previous one. New panics if Options has no Pairs, or a pair lacks a file.
 func New(options Options) (*Store, error) {
 	must(len(options.Pairs) > 0, "Options.Pairs is empty")
 	must(options.ClientCAs != "" || options.ClientAuth == tls.NoClientCert, "Options.ClientAuth needs ClientCAs")
@@ -140,7 +141,7 @@ func (s *Store) parsePair(contents [][]byte, first bool) (*tls.Certificate, erro
 	if err := cmp.Or(checkPEM(contents[0]), checkPEM(contents[1])); err != nil {
 		return nil, err
 	}
-	if certificate.Leaf == nil { // GODEBUG can ask for that
+	if certificate.Leaf == nil { // a GODEBUG setting can cause that
 		if certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0]); err != nil {
 			return nil, err
 		}
@@ -180,8 +181,8 @@ func parsePool(contents [][]byte, _ bool) (*x509.CertPool, error) {
 	return pool, checkPEM(contents[0])
 }
 
-// checkPEM returns an error if a file has the begin of a PEM block without the end, or the end without the begin, or a certificate that
-// can't be parsed. So a file that was cut off doesn't count as a complete one. Other text may stand around the blocks.
+// checkPEM returns an error if a file has the first line of a PEM block without the last, or the last without the first, or a
+// certificate that can't be parsed. This detects files that were cut off. Other text around the blocks is allowed.
 func checkPEM(content []byte) error {
 	begun, ended, blocks, certificates := 0, 0, 0, 0
 	for line := range bytes.Lines(content) {
@@ -191,7 +192,7 @@ func checkPEM(content []byte) error {
 			begun++
 		case bytes.HasPrefix(line, pemEnd):
 			ended++
-		case !whole && len(line) > 0 && (bytes.HasPrefix(pemBegin, line) || bytes.HasPrefix(pemEnd, line)): // the file was cut in it
+		case !whole && len(line) > 0 && (bytes.HasPrefix(pemBegin, line) || bytes.HasPrefix(pemEnd, line)): // the file was cut inside this line
 			begun++
 		}
 	}
@@ -245,7 +246,7 @@ func (f *source[T]) read(first bool) (changed bool) {
 	return true
 }
 
-// Reload reads the files now. The error names all refused files; the good ones are served.
+// Reload reads the files now. The error names all refused files; the certificates of the other files are served.
 func (s *Store) Reload() error { return s.reload(false) }
 
 func (s *Store) reload(first bool) error {
@@ -273,7 +274,7 @@ func (s *Store) reload(first bool) error {
 	return all
 }
 
-// tell logs whether a changed file was taken or refused. New returns its errors instead.
+// tell logs whether a changed file was accepted or refused. During New (first) it logs nothing, since New returns the errors.
 func (s *Store) tell(file string, err error, first bool) {
 	switch {
 	case first:
@@ -284,7 +285,7 @@ func (s *Store) tell(file string, err error, first bool) {
 	}
 }
 
-// take makes a snapshot from the contents of the files. The caller holds mu, or nobody else has the Store.
+// take makes a snapshot from the last good value of each file. The caller holds mu.
 func (s *Store) take() *snapshot {
 	taken := new(snapshot)
 	for _, pair := range s.pairs {
@@ -328,7 +329,7 @@ func (s *Store) TLSConfig() *tls.Config {
 	return config
 }
 
-// certificate is tls.Config.GetCertificate.
+// certificate implements tls.Config.GetCertificate.
 func (s *Store) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.look()
 	certificates := s.current.Load().certificates
@@ -342,7 +343,7 @@ func (s *Store) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return certificates[0], nil
 }
 
-// look reloads the files in the background, if it is time.
+// look reloads the files in the background if Options.Interval has passed.
 func (s *Store) look() {
 	next := s.next.Load()
 	if s.options.Interval > 0 && time.Now().UnixNano() >= next && s.next.CompareAndSwap(next, 1<<63-1) {
@@ -353,10 +354,10 @@ func (s *Store) look() {
 	}
 }
 
-// due sets when the files may next be read.
+// due sets the time from which the files may be read again.
 func (s *Store) due() { s.next.Store(time.Now().Add(s.options.Interval).UnixNano()) }
 
-// ReloadOn reloads the files whenever one of the signals comes, until ctx ends.
+// ReloadOn reloads the files whenever the process receives one of the signals, until ctx ends.
 func (s *Store) ReloadOn(ctx context.Context, signals ...os.Signal) {
 	must(len(signals) > 0, "ReloadOn without a signal") // no signal would mean all signals
 	came := make(chan os.Signal, 1)

@@ -104,7 +104,7 @@ func files(t *testing.T) certs.Pair {
 	return certs.Pair{Cert: filepath.Join(directory, "cert.pem"), Key: filepath.Join(directory, "key.pem")}
 }
 
-// put writes a new certificate.
+// put writes a new certificate to the files, and returns its serial number.
 func put(t *testing.T, a *authority, to certs.Pair, name string, until time.Time) (serial *big.Int) {
 	t.Helper()
 	cert, key := a.issue(t, name, until)
@@ -125,7 +125,7 @@ func (r *records) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-// take returns the records since the last call.
+// take returns the records since the last call, and forgets them.
 func (r *records) take() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func newStore(t *testing.T, options certs.Options) *certs.Store {
 	return store
 }
 
-// serial returns the number of the certificate that a client gets.
+// serial returns the serial number of the certificate that a client gets.
 func serial(t *testing.T, store *certs.Store, name string) *big.Int {
 	t.Helper()
 	certificate, err := store.TLSConfig().GetCertificate(&tls.ClientHelloInfo{
@@ -159,7 +159,7 @@ func serial(t *testing.T, store *certs.Store, name string) *big.Int {
 
 var later = time.Now().Add(time.Hour)
 
-// "A client gets the first certificate that suits it … If none does, it gets the first one."
+// "A client gets the first certificate that matches … If none matches, it gets the first one."
 func TestNames(t *testing.T) {
 	a, first, second, wild := newAuthority(t, "CA"), files(t), files(t), files(t)
 	one, two, three := put(t, a, first, "a.test", later), put(t, a, second, "b.test", later), put(t, a, wild, "*.b.test", later)
@@ -176,7 +176,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// While clients come, changed files are read again every Options.Interval, and no handshake waits for that.
+// While clients connect, changed files are read again every Options.Interval, and no handshake waits for the reading.
 func TestChange(t *testing.T) {
 	a, pair, log := newAuthority(t, "CA"), files(t), new(records)
 	before := put(t, a, pair, "a.test", later)
@@ -191,7 +191,7 @@ func TestChange(t *testing.T) {
 		}
 	}
 	for got := ""; !strings.Contains(got, "new certificate\" file="); got += log.take() { // logged before it was served
-		if got != "" && !strings.Contains(got, "refused") { // it may have been read when only one of its files was new
+		if got != "" && !strings.Contains(got, "refused") { // the pair may have been read when only one of its files was new
 			t.Fatalf("logged %s", got)
 		}
 	}
@@ -251,7 +251,7 @@ func TestRefused(t *testing.T) {
 
 // A certificate that isn't valid yet doesn't replace a good one. Once it is valid it is served, even if its files haven't changed since.
 func TestNotYetValid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // whose time begins in the year 2000
+	synctest.Test(t, func(t *testing.T) { // the time in the bubble begins in the year 2000
 		a, log, pair := newAuthority(t, "CA"), new(records), files(t)
 		from := time.Now().Add(time.Hour)
 		put(t, a, pair, "a.test", time.Now().Add(2*time.Hour))
@@ -281,7 +281,7 @@ func TestNotYetValid(t *testing.T) {
 		if got := serial(t, store, "a.test"); got.Cmp(before) == 0 || store.Certificates()[0].Err != nil {
 			t.Errorf("when it is valid, certificate %v is served: %v", got, store.Certificates()[0].Err)
 		}
-		// At the start there is no previous certificate, so even this one is served.
+		// At the start there is no previous certificate, so even a certificate that isn't valid yet is served.
 		cert, key = a.issueFrom(t, "a.test", time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))
 		write(t, pair.Cert, cert)
 		write(t, pair.Key, key)
@@ -293,7 +293,7 @@ func TestNotYetValid(t *testing.T) {
 	})
 }
 
-// New fails if a certificate can't be used. One that has expired is served all the same.
+// New fails if a certificate can't be used. A certificate that has expired is still served.
 func TestNewFails(t *testing.T) {
 	a, pair, log := newAuthority(t, "CA"), files(t), new(records)
 	if _, err := certs.New(certs.Options{Pairs: []certs.Pair{pair}}); !errors.Is(err, fs.ErrNotExist) {
@@ -323,8 +323,8 @@ func TestNewFails(t *testing.T) {
 	}
 }
 
-// "With Options.ClientCAs clients show certificates, too, and handlers find them in filo.Ctx.TLS." New authorities apply to new connections,
-// and by both versions of HTTP.
+// "With Options.ClientCAs the server asks clients for certificates, too, and handlers find them in filo.Ctx.TLS." New authorities apply to
+// new connections, over both versions of HTTP.
 func TestClientCertificates(t *testing.T) {
 	a, old, renewed, pair := newAuthority(t, "CA"), newAuthority(t, "old"), newAuthority(t, "renewed"), files(t)
 	put(t, a, pair, "a.test", later)
@@ -358,7 +358,7 @@ func TestClientCertificates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.Host = "shop.test" // as a proxy passes it on, whose handshake is for the server behind it
+		request.Host = "shop.test" // a proxy passes on the client's Host, while its handshake names the server itself
 		response, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(request)
 		if err != nil {
 			return "", err
@@ -392,7 +392,8 @@ func TestClientCertificates(t *testing.T) {
 	want(renewed, true)
 }
 
-// A file that was cut off, or has a certificate that can't be parsed, is refused, and not taken for a file with fewer certificates.
+// A file that was cut off, or has a certificate that can't be parsed, is refused, and isn't mistaken for a file with fewer
+// certificates.
 func TestCut(t *testing.T) {
 	a, pair, authorities := newAuthority(t, "CA"), files(t), filepath.Join(t.TempDir(), "ca.pem")
 	cert, key := a.issue(t, "a.test", later)

@@ -10,7 +10,8 @@ import (
 	"github.com/filohttp/filo/certs"
 )
 
-// The server has two certificates, which are renewed without a restart. Clients show certificates of the company's own authority.
+// The server has two certificates, which are renewed without a restart. Clients present certificates that the company's own
+// authority has signed.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -14,7 +14,7 @@
 //
 // As with package debug, by default the page must be on a server that the program has declared as the operator's (filo.Server.ForOperator),
 // and only clients on the same machine, which use one of its host names and no proxy, have access. Other clients get 404. To show the page
-// on a server that others reach too, set Options.Token: a browser asks for it as a password.
+// on a server that the public can reach, set Options.Token: a browser asks for it as a password.
 package dashboard
 
 import (
@@ -52,9 +52,10 @@ type Options struct {
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.
 	Hosts []string
-	// History is the period for which figures are kept, at about 0.5 KB a second. Default 5 minutes; at most an hour.
+	// History is the period for which figures are kept, at a cost of about 0.5 KB of memory for each second. Default 5 minutes;
+	// at most an hour.
 	History time.Duration
-	// Always keeps the history even while no page is open, from New until the server's Shutdown or Close.
+	// Always records the history even while no page is open, from New until the server's Shutdown or Close.
 	Always bool
 	// MaxRoutes limits how many routes are measured separately; further ones share an entry. Default 100.
 	MaxRoutes int
@@ -69,7 +70,7 @@ type Dashboard struct {
 	recorder *recorder
 	hub      *sse.Hub
 	router   *router.Router
-	own      map[string]bool // the names of its own classes
+	own      map[string]bool // the names of the dashboard's own classes
 
 	mu sync.Mutex
 	// past holds the samples that are kept, the oldest first. Guarded by mu.

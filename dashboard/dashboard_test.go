@@ -47,7 +47,7 @@ func watched(t testing.TB, options dashboard.Options) *servertest.Server {
 	return servertest.NewServer(t, server)
 }
 
-// snapshot is an event of the page, as far as tests look at it.
+// snapshot is an event of the page, with the members that the tests check.
 type snapshot struct {
 	Sample struct {
 		N                                         uint64
@@ -91,7 +91,7 @@ func watch(t testing.TB, s *servertest.Server) *watcher {
 	return &watcher{t, c, bufio.NewReader(response.Body)}
 }
 
-// By HTTP/2 pages share a connection, and each of their event streams is counted.
+// Over HTTP/2, pages share a connection, and each of their event streams is counted.
 func TestHTTP2Streams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := watched(t, dashboard.Options{})
@@ -308,7 +308,7 @@ func TestHistory(t *testing.T) {
 		if n := len(past(t, s).Samples); n != 0 {
 			t.Errorf("%d samples when nobody has watched for a minute", n)
 		}
-		// The sampler begins anew for the next page: the first sample doesn't count what happened in the minute before.
+		// The sampler starts anew for the next page: the first sample doesn't count the requests of the previous minute.
 		next := watch(t, s).next()
 		if next.Sample.N <= last || next.Sample.Answers[2] > 3 {
 			t.Errorf("after a pause: %+v, the last one before was %d", next.Sample, last)
@@ -365,14 +365,14 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// The same holds on a socket, where a stream waits in its loop without a worker.
+// Shutdown also ends the streams on a socket, where a stream waits in its loop without a worker.
 func TestSocket(t *testing.T) {
 	r := router.New()
 	server := &filo.Server{Handler: r.Serve, ForOperator: true}
 	d := dashboard.New(server)
 	r.Use(d.Middleware())
 	r.Mount("/dash", d.Serve)
-	address := tcptest.Serve(t, server) // which shuts it down in the end, with the stream still open
+	address := tcptest.Serve(t, server) // its cleanup shuts the server down while the stream is still open
 	response, err := http.Get("http://" + address + "/dash/events")
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +400,7 @@ func TestOneSampler(t *testing.T) {
 	})
 }
 
-// A route's name arrives as text, whatever characters it has.
+// The page shows a route's name as text, whatever characters it contains.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &filo.Server{}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets, 16 for every power of two, so that a value is known to 6 % at worst. The first 16
+// A histogram counts durations in buckets, 16 for every power of two, so that the error of a value is at most 6 %. The first 16
 // buckets are 128 ns wide, and the last one has all durations from about two minutes on.
 const (
 	unitBits      = 7 // 128 ns
@@ -35,7 +35,7 @@ func lowest(bucket int) float64 {
 	return float64(uint64(bucket-shift*subBuckets) << (shift + unitBits))
 }
 
-// counts is a histogram as it was at some time.
+// counts is a copy of a histogram at some moment.
 type counts [bucketsNumber]uint32
 
 func (k *counts) total() (n uint64) {
@@ -45,7 +45,7 @@ func (k *counts) total() (n uint64) {
 	return n
 }
 
-// quantile returns the duration that the given part of all values doesn't exceed, NaN without values. It assumes that the values in a
+// quantile returns the duration that the given part of all values doesn't exceed, 0 without values. It assumes that the values in a
 // bucket are spread evenly.
 func (k *counts) quantile(part float64, total uint64) time.Duration {
 	rank := max(1, uint64(math.Ceil(part*float64(total))))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Every duration is between the bounds of its bucket. These are at most 1/16 of the duration apart, or one unit.
+// Every duration is between the bounds of its bucket. The distance of the bounds is at most 1/16 of the duration, or one unit.
 func TestBuckets(t *testing.T) {
 	last := 0
 	for d := time.Duration(0); d < 3*time.Minute; d += 1 + d/300 {

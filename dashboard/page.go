@@ -11,13 +11,13 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// contentPolicy lets the page load only what is served beside it and run only its own script files, and keeps other pages from
-// showing it. Trusted types keep its scripts from making HTML out of text.
+// contentPolicy lets the page load only resources of its own server and run only script files from there, and keeps other pages
+// from embedding it. Trusted types keep its scripts from turning text into HTML.
 var contentPolicy = filo.NewField("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; "+
 	"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "+
 	"require-trusted-types-for 'script'; trusted-types 'none'")
 
-// contentTypes has the types of all files, so that the system's table of extensions doesn't matter.
+// contentTypes has the types of all files, because the system's table of extensions may have other types.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",

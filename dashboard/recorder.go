@@ -25,12 +25,13 @@ const (
 	noRoute     = "no route"
 )
 
-// recorder knows how long the requests of each route took.
+// recorder records how long the requests of each route took.
 type recorder struct {
 	start time.Time
 	// routes is never changed, but replaced by a larger one when a route is seen for the first time.
 	routes atomic.Pointer[map[string]*route]
-	// recent finds most routes again by the addresses of their names, which takes less time than comparing names.
+	// recent is a cache of routes by the addresses of their names. Most lookups end here, and comparing addresses takes less time
+	// than comparing names.
 	recent [64]atomic.Pointer[recent]
 	other  *route
 	limit  int
@@ -39,25 +40,25 @@ type recorder struct {
 	mu sync.Mutex // held while routes is replaced
 }
 
-// recent is a route that was looked up by a name. It keeps the name, so that no other name can get its address.
+// recent is a route that was looked up by a name. It holds the name, so that its memory can't be reused for another name.
 type recent struct {
 	name  string
 	route *route
 }
 
-// route has the histograms of a route. Requests of one connection mostly count in the same histogram, so that processors rarely take its
-// cache lines from each other.
+// route has the histograms of a route. Requests that a worker handles mostly count in the same histogram, so that processors rarely
+// contend for its cache lines.
 type route struct {
 	name   string
 	shards []shard
-	// own says that the route leads to the dashboard itself, which users don't want to see there.
+	// own says that the route leads to the dashboard itself, so the page doesn't list it.
 	own atomic.Bool
-	// sampled is the sampler's last reading, and belongs to the sampler.
+	// sampled is the sampler's last reading. Only the sampler uses it.
 	sampled reading
 }
 
 type shard struct {
-	counts [bucketsNumber]atomic.Uint32 // modulo 2³², so differences are still right
+	counts [bucketsNumber]atomic.Uint32 // modulo 2³², so differences stay correct after an overflow
 	errors atomic.Uint32
 	_      [64]byte // the next histogram begins in a cache line of its own
 }
@@ -93,7 +94,7 @@ func (d *Dashboard) Middleware() filo.Middleware {
 
 func (r *recorder) record(c *filo.Ctx, took time.Duration, err error) {
 	found := r.find(c.Route())
-	// A Ctx goes from request to request of a worker, and mostly stays with a processor.
+	// A worker reuses its Ctx for many requests, and mostly runs on the same processor.
 	s := &found.shards[spread(unsafe.Pointer(c))>>r.shift]
 	s.counts[bucketOf(took)].Add(1)
 	if status := c.Status(); status >= 500 || err != nil && failed(c, err) {
@@ -115,17 +116,17 @@ func (r *recorder) find(name string) *route {
 	if found == nil {
 		found = r.meet(name)
 	}
-	// No entry is replaced: if each request had a new name in memory, no entry would stay for long.
+	// Entries are never replaced: if each request had a copy of the name at another address, no entry would last.
 	if found != r.other && slot.Load() == nil {
 		slot.CompareAndSwap(nil, &recent{name, found})
 	}
 	return found
 }
 
-// failed reports whether an error that isn't the response yet is the server's fault.
+// failed reports whether an error that hasn't become the response yet is the server's fault.
 func failed(c *filo.Ctx, err error) bool {
 	if c.ErrorRendered() || c.Hijacked() || errors.Is(err, filo.ErrClientGone) {
-		return false // the status says it, or the client has left
+		return false // the status already tells whose fault it is, or the client has left
 	}
 	if known, ok := errors.AsType[*filo.HTTPError](err); ok {
 		return known.Status >= 500
@@ -161,7 +162,7 @@ func (r *recorder) meet(name string) *route {
 // disown records that a route leads to the dashboard.
 func (r *recorder) disown(name string) {
 	if name == "" {
-		return // other routes have no name either
+		return // requests without a route have no name either
 	}
 	if found := r.find(name); found != r.other && !found.own.Load() {
 		found.own.Store(true)

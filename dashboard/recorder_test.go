@@ -72,7 +72,7 @@ func TestMiddlewareAlone(t *testing.T) {
 	}
 }
 
-// Made-up route names don't take memory without end: beyond the limit they share an entry, and no request is lost.
+// Invented route names can't use up memory: names beyond the limit share an entry, so that every request is still counted.
 func TestMaxRoutes(t *testing.T) {
 	server := quietServer(nil)
 	d := New(server, Options{MaxRoutes: 3})
@@ -99,7 +99,7 @@ func TestMaxRoutes(t *testing.T) {
 	}
 }
 
-// Differences are right when counters go beyond their 32 bits.
+// Differences are correct when 32-bit counters overflow.
 func TestWrap(t *testing.T) {
 	r := newRecorder(1)
 	route := r.newRoute("a")
@@ -111,7 +111,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// measured calls f in the handler of a request that has a route, with the middleware around nothing.
+// measured calls f in the handler of a request that has a route. The handler h that it passes to f is the middleware around an
+// empty handler.
 func measured(t testing.TB, f func(c *filo.Ctx, h filo.Handler)) {
 	d := New(quietServer(nil), Options{})
 	pass := d.Middleware()(func(*filo.Ctx) error { return nil })
@@ -126,7 +127,7 @@ func measured(t testing.TB, f func(c *filo.Ctx, h filo.Handler)) {
 	s.Do(t, "GET /")
 }
 
-// A measured request costs no memory.
+// Measuring a request allocates nothing.
 func TestMiddlewareAllocations(t *testing.T) {
 	measured(t, func(c *filo.Ctx, h filo.Handler) {
 		if n := testing.AllocsPerRun(1000, func() { _ = h(c) }); n > 0 {
@@ -163,7 +164,7 @@ func BenchmarkMiddlewareParallel(b *testing.B) {
 	group.Wait()
 }
 
-// BenchmarkSample shows what a second costs with 100 routes.
+// BenchmarkSample measures the sampler's work for one second with 100 routes.
 func BenchmarkSample(b *testing.B) {
 	b.ReportAllocs()
 	d := New(quietServer(nil), Options{})

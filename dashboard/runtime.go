@@ -25,7 +25,7 @@ const (
 	metricWaits
 )
 
-// runtimeReader reads these metrics. It belongs to the sampler.
+// runtimeReader reads the metrics in runtimeNames. Only the sampler uses it.
 type runtimeReader struct {
 	samples [len(runtimeNames)]metrics.Sample
 	// pauses and waits are the histograms' counts at the last reading.

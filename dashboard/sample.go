@@ -21,7 +21,7 @@ const (
 
 // sample holds the values of the charts for one second. Rates are per second, sizes in bytes, durations in microseconds.
 type sample struct {
-	Number  uint64     `json:"n"` // goes up by one
+	Number  uint64     `json:"n"` // increases by one with each sample
 	Time    int64      `json:"t"` // in milliseconds since 1970
 	Answers [6]float64 `json:"answers"`
 	// Latency holds the quantiles 0.5, 0.9, 0.99 and 0.999, nil without a request.
@@ -85,18 +85,18 @@ type snapshot struct {
 	Classes []classRow `json:"classes"`
 }
 
-// sampler makes samples. It belongs to one goroutine.
+// sampler makes samples. Only one goroutine uses it.
 type sampler struct {
 	d       *Dashboard
 	runtime *runtimeReader
 	at      time.Time
 	stats   filo.Stats
 	classes map[string]filo.ClassStats
-	rows    map[*route]row // with the last figures of each
+	rows    map[*route]row // the last row of each route
 	number  uint64
 }
 
-// newSampler returns a sampler that has read the counters once: later samples are differences.
+// newSampler returns a sampler that has already read the counters once, because samples contain differences between readings.
 func newSampler(d *Dashboard, number uint64) *sampler {
 	s := &sampler{d: d, runtime: newRuntimeReader(), rows: make(map[*route]row), number: number}
 	s.take(time.Now())
@@ -116,7 +116,7 @@ func round(value float64) float64 { return math.Round(value*1000) / 1000 }
 
 func micros(d time.Duration) float64 { return round(float64(d) / float64(time.Microsecond)) }
 
-// take returns what has happened since the last call.
+// take returns the server's current state, and the rates since the last call.
 func (s *sampler) take(now time.Time) *snapshot {
 	stats := s.d.server.Stats()
 	s.runtime.read()
@@ -156,7 +156,7 @@ func (s *sampler) takeRuntime(one *sample) {
 	one.Wait = round(r.quantile(metricWaits, &r.waits, 0.99) * 1e6)
 }
 
-// takeRoutes returns the rows of the routes, the busiest first, and the latencies of them all.
+// takeRoutes returns the rows of the routes, the busiest first, and the latencies of all their requests.
 func (s *sampler) takeRoutes(seconds float64) ([]row, *[4]float64) {
 	var all counts
 	rows := []row{}
@@ -197,8 +197,9 @@ func (s *sampler) takeRoutes(seconds float64) ([]row, *[4]float64) {
 	return rows[:min(len(rows), maxRows)], &latency
 }
 
-// takeClasses returns the rows of the classes, the busiest first. Classes with the same name, as of two routers, share a row.
-// The dashboard's own classes are left out unless they have something to show: another class may have the same name.
+// takeClasses returns the rows of the classes, the busiest first. Classes with the same name, as of two routers, share a row. The
+// dashboard's own classes are left out unless they were called since the last sample, because a class of the program may have the
+// same name.
 func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []classRow {
 	known := make(map[string]filo.ClassStats, len(classes))
 	for _, class := range classes {
@@ -240,7 +241,7 @@ func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []clas
 // calls returns about how many calls of a class were counted.
 func calls(class filo.ClassStats) uint64 { return class.Inline + class.Handoffs + class.Retakes }
 
-// about has the constant facts about the server.
+// about holds the facts about the server that don't change.
 type about struct {
 	Title      string `json:"title"`
 	Go         string `json:"go"`
@@ -259,7 +260,8 @@ func (d *Dashboard) about() about {
 
 var processStart = time.Now()
 
-// encode renders a sample once, for all pages that will get it. Everything in it can be encoded.
+// encode renders a sample once, for all pages that will get it. Encoding can't fail, since JSON can represent each field of a
+// sample.
 func (s *sample) encode() {
 	b, err := json.Marshal(s)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// interval is the time between two samples. Server.Stats looks at every connection.
+// interval is the time between two samples. It isn't shorter because Server.Stats visits every connection.
 const interval = time.Second
 
-// watched starts the sampler, unless it runs, since a page is open. over is closed when sampling must end.
+// watched records that a page is open, and starts the sampler unless it runs already. over is closed when sampling must end.
 func (d *Dashboard) watched(over <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,7 +23,7 @@ func (d *Dashboard) watched(over <-chan struct{}) {
 	}
 }
 
-// sample samples until no page has been open for Options.History.
+// sample takes samples until no page has been open for Options.History, or until over is closed.
 func (d *Dashboard) sample(over <-chan struct{}) {
 	d.mu.Lock()
 	number := uint64(0)
@@ -65,7 +65,7 @@ func (d *Dashboard) idle(now time.Time) bool {
 	return true
 }
 
-// publish keeps a snapshot and sends it to the pages that are open.
+// publish stores a snapshot and sends it to the open pages.
 func (d *Dashboard) publish(next *snapshot) {
 	next.Sample.encode()
 	d.mu.Lock()
@@ -80,12 +80,12 @@ func (d *Dashboard) publish(next *snapshot) {
 	d.mu.Unlock()
 	data, err := json.Marshal(next)
 	if err != nil {
-		panic("dashboard: " + err.Error()) // there is nothing in it that can't be encoded
+		panic("dashboard: " + err.Error()) // can't happen: all its fields can be encoded
 	}
-	_, _ = d.hub.Publish(topic, sse.Event{Data: string(data)}) // it has no line breaks, and fits
+	_, _ = d.hub.Publish(topic, sse.Event{Data: string(data)}) // the data has no line breaks and fits into maxEvent, so there is no error to report
 }
 
-// events answers with the samples from now on.
+// events sends the samples from now on, as server-sent events.
 func (d *Dashboard) events(c *filo.Ctx) error {
 	if c.Method() != "HEAD" {
 		d.watched(c.ShuttingDown())
@@ -93,7 +93,7 @@ func (d *Dashboard) events(c *filo.Ctx) error {
 	return d.hub.Serve(c, topic)
 }
 
-// pastDocument holds the samples that a page shows at first.
+// pastDocument holds what a page shows when it is opened.
 type pastDocument struct {
 	About   about             `json:"about"`
 	Samples []json.RawMessage `json:"samples"`

@@ -17,7 +17,7 @@ var (
 	clientsTemplate = template.Must(template.New("clients").Parse(clientsText))
 )
 
-// maxListed is the number of clients that the page lists by each figure. The JSON has all clients that the server reports.
+// maxListed is the number of clients in each table of the page. The JSON has all clients that the server reports.
 const maxListed = 20
 
 // clientsPage is what serveClients shows.
@@ -60,7 +60,7 @@ func (p clientsPage) Tables() (tables []clientTable) {
 	return tables
 }
 
-// size renders a number of bytes for people.
+// size renders a number of bytes in a readable unit.
 func size(n uint64) string {
 	value, units := float64(n), []string{"B", "KB", "MB", "GB", "TB"}
 	for ; value >= 1000 && len(units) > 1; units = units[1:] {
@@ -72,10 +72,10 @@ func size(n uint64) string {
 	return strconv.FormatFloat(value, 'f', 1, 64) + " " + units[0]
 }
 
-// Received is BytesReceived for people.
+// Received returns BytesReceived in a readable unit.
 func (c clientEntry) Received() string { return size(c.BytesReceived) }
 
-// Sent is BytesSent for people.
+// Sent returns BytesSent in a readable unit.
 func (c clientEntry) Sent() string { return size(c.BytesSent) }
 
 func newClientsPage(clients []filo.Client) clientsPage {

@@ -6,21 +6,22 @@
 //
 //	go tool pprof http://localhost:6060/pprof/profile?seconds=10
 //
-// The package registers nothing elsewhere. It doesn't import net/http/pprof and expvar, since their import adds handlers to
-// http.DefaultServeMux, where any client may find them.
+// The package registers no handlers in other places. It doesn't import net/http/pprof and expvar, since their import adds
+// handlers to http.DefaultServeMux, where any client may find them.
 //
 // # Who may see it
 //
 // By default only clients of a server that the program has declared as the operator's, by filo.Server.ForOperator, have access. On any
-// other server no client has access, not even one on the same machine: a proxy there uses its own address for all its clients, and not
-// every proxy adds a field that shows it. To admit clients of a server that others reach too, set Options.Token, or Options.Allow.
+// other server no client has access, not even one on the same machine: a proxy on that machine connects from its own address for all
+// its clients, and not every proxy adds a field by which it can be recognized. To admit clients on a server that the public can reach,
+// set Options.Token or Options.Allow.
 //
-// On the operator's server a client must be on the same machine, by TCP or a Unix socket. The request's host must be localhost, a
-// name below it, a loopback address, or one of Options.Hosts: the owner of any other name could point it to
-// 127.0.0.1 and let a page in a browser on this machine read the profiles (DNS rebinding). A request with a sign of a proxy
-// (X-Forwarded-For and similar fields, Via, HTTP/1.0, or the PROXY protocol) is refused as well.
+// On the operator's server a client must be on the same machine, and connect over TCP or a Unix socket. The request's host must
+// be localhost, a name below it, a loopback address, or one of Options.Hosts: the owner of any other name could point it to
+// 127.0.0.1 and let a page in a browser on this machine read the profiles (DNS rebinding). A request that seems to come through a
+// proxy (X-Forwarded-For and similar fields, Via, HTTP/1.0, or the PROXY protocol) is refused as well.
 //
-// A page of another site can make a browser open these pages, if the browser's user may, but can't start a profile (403).
+// A page of another site can make the browser of an admitted user request these pages, but can't start a profile (403).
 //
 // Other clients get 404, as if nothing were there, so that strangers don't learn about the pages. (A router still redirects
 // from the mount's path without a slash.) The first refusal is logged with its reason and a remedy; all refusals are logged if
@@ -28,7 +29,7 @@
 //
 // # The level of the log
 //
-// A program that logs by a slog.LevelVar lets operators change the level while it runs:
+// A program whose logger has a slog.LevelVar can let operators change the level while it runs:
 //
 //	var level slog.LevelVar
 //	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &level})))
@@ -59,7 +60,8 @@
 //	vars                         the answer of Options.Vars
 //
 // At most one CPU profile and one trace run at a time; further requests get 409. Both end early when the client leaves or the
-// server shuts down, and the client gets the data so far. A time-out for handlers that was set outside doesn't apply to them.
+// server shuts down, and the client gets the data so far. A handler time-out that the server or outer middleware has set doesn't
+// apply to profiles and traces.
 package debug
 
 import (
@@ -91,13 +93,13 @@ type Options struct {
 	Hosts []string
 	// MaxDuration limits the duration of a profile or a trace; longer ones get 400. Default 2 minutes.
 	MaxDuration time.Duration
-	// Server is the server whose figures "stats", "requests" and "clients" show. Set it to the clients' server if the pages are on one of
-	// the operator's. Default the server that serves the pages.
+	// Server is the server whose figures "stats", "requests" and "clients" show. Set it to the server of the clients if the pages are on
+	// a separate server for operators. Default the server that serves the pages.
 	Server *filo.Server
-	// LogLevel is the level that "loglevel" shows and changes. Default 404.
+	// LogLevel is the level that "loglevel" shows and changes. If it is nil, "loglevel" is 404.
 	LogLevel *slog.LevelVar
 	// Vars answers "vars", for the variables of package expvar: adaptor.FromHTTP(expvar.Handler()). The program has to import
-	// expvar itself, since the import adds a handler to http.DefaultServeMux. Default 404.
+	// expvar itself, since the import adds a handler to http.DefaultServeMux. If Vars is nil, "vars" is 404.
 	Vars filo.Handler
 }
 

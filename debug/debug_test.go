@@ -42,7 +42,7 @@ func mounted(t testing.TB, options debug.Options) *servertest.Server {
 	return servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// Every page is behind the guard, and so is a path without a page.
+// The guard protects every page, and every path without a page.
 func TestGuarded(t *testing.T) {
 	paths := []string{"", "style.css", "pprof/", "pprof/cmdline", "pprof/symbol", "pprof/profile?seconds=1", "pprof/trace?seconds=1",
 		"pprof/heap", "pprof/nothing", "metrics", "stats", "requests", "clients", "build", "vars", "nothing", "pprof"}
@@ -74,7 +74,7 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// The package adds nothing to http.DefaultServeMux. (The expvar that this test imports does.)
+// The package adds nothing to http.DefaultServeMux. (Package expvar, which this test imports, does.)
 func TestDefaultServeMux(t *testing.T) {
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/profile", "/debug/pprof/heap"} {
 		if _, pattern := http.DefaultServeMux.Handler(&http.Request{Method: "GET", URL: mustURL(path)}); pattern != "" {
@@ -153,7 +153,7 @@ func TestProfileOfAnotherSite(t *testing.T) {
 	}
 }
 
-// The name of a profile that the program makes can't add to the header.
+// The name of a profile that the program has made can't add a field to the response's header.
 func TestProfileName(t *testing.T) {
 	const name = "a\"; filename=\"b\r\nC: d"
 	if pprof.Lookup(name) == nil {
@@ -171,7 +171,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.Do(t, "GET /debug/stats").Body), &stats); err != nil || stats.ConnsAccepted != 1 || len(stats.Classes) == 0 {
 		t.Errorf("stats: %+v, %v", stats, err)
 	}
-	// The figures aren't gathered for each request.
+	// The statistics are cached, and not gathered for each request.
 	if err := json.Unmarshal([]byte(s.Do(t, "GET /debug/stats").Body), &stats); err != nil || stats.ConnsAccepted != 1 {
 		t.Errorf("stats again at once: %+v, %v", stats, err)
 	}
@@ -218,7 +218,7 @@ func TestSymbol(t *testing.T) {
 	}
 }
 
-// Only one profile runs at a time. Another request for one is refused at once, and go tool pprof shows its user why.
+// Only one profile runs at a time. A second request is refused at once, and go tool pprof shows its user the reason.
 func TestConflict(t *testing.T) {
 	s := mounted(t, debug.Options{})
 	for _, path := range []string{"/debug/pprof/profile", "/debug/pprof/trace"} {
@@ -229,9 +229,9 @@ func TestConflict(t *testing.T) {
 			t.Errorf("%s: %d %v", path, got.Status, got.Header)
 		}
 		// The first client leaves, which ends its profile long before its time.
-		first.Reset() // a Close so soon could be that of a client that has sent all that it wanted to send
+		first.Reset() // a Close could also be the half-close of a client that has sent its whole request
 		waits(t, false)
-		for deadline := time.Now().Add(time.Minute); got.Status != 200; { // it still takes the runtime a moment
+		for deadline := time.Now().Add(time.Minute); got.Status != 200; { // the runtime takes a moment to end the profile
 			if got = s.Do(t, "GET "+path+"?seconds=0.001"); time.Now().After(deadline) {
 				t.Fatalf("%s: still %d %q", path, got.Status, got.Body)
 			}
@@ -266,7 +266,7 @@ func begin(t *testing.T, s *servertest.Server, request string) *servertest.Conn 
 	return c
 }
 
-// A profile takes as long as was asked for, beyond the time-outs of the server and of a middleware outside.
+// A profile runs for the requested time, even beyond the time-outs of the server and of outer middleware.
 func TestBeyondTimeouts(t *testing.T) {
 	for _, request := range []string{"GET /debug/pprof/goroutine?seconds=60"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -342,7 +342,8 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// burn keeps a processor busy. If it were inlined, its samples would sometimes count for the caller, and the profile would lack its name.
+// burn keeps a processor busy. If it were inlined, its samples would sometimes be attributed to the caller, and the profile would lack
+// the name burn.
 //
 //go:noinline
 func burn(stop chan struct{}) {
@@ -357,7 +358,7 @@ func burn(stop chan struct{}) {
 	}
 }
 
-// A trace begins as the tools for it expect, and a profile is compressed.
+// A trace begins with the header that the tools expect, and a profile is compressed.
 func TestFormats(t *testing.T) {
 	s := mounted(t, debug.Options{})
 	if got := s.Do(t, "GET /debug/pprof/trace?seconds=0.05"); got.Status != 200 || !strings.HasPrefix(got.Body, "go 1.") {

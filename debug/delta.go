@@ -8,7 +8,7 @@ import (
 )
 
 // subtract returns the samples that were added to a profile of this process since an earlier one: the samples of after minus those of
-// before. Both are in the format of runtime/pprof, and so is the result, in which the time between them is recorded.
+// before. Both are in the format of runtime/pprof, and so is the result, which records duration, the time between the two.
 //
 // Samples that are only in before, such as the stacks of ended goroutines, become negative.
 func subtract(before, after []byte, duration time.Duration) ([]byte, error) {

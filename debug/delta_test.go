@@ -47,7 +47,7 @@ func sum(p *profile.Profile, suffix string) (sum int64) {
 func park(started *sync.WaitGroup, until chan struct{})      { started.Done(); <-until }
 func parkOther(started *sync.WaitGroup, until chan struct{}) { started.Done(); <-until }
 
-// In a difference, new samples are positive, samples that have gone are negative, and unchanged ones are left out.
+// In a difference, new samples are positive, removed samples are negative, and unchanged ones are left out.
 func TestSubtract(t *testing.T) {
 	goroutines := pprof.Lookup("goroutine")
 	first, second, third := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -115,7 +115,7 @@ func allocate(n int) {
 
 // Allocations before the first profile don't count, and a label keeps allocations of different sizes apart.
 func TestSubtractAllocations(t *testing.T) {
-	collect := func() { // the profile has an allocation only after two collections
+	collect := func() { // the profile contains an allocation only after two collections
 		runtime.GC()
 		runtime.GC()
 	}

@@ -44,7 +44,7 @@ var descriptions = map[string]string{
 }
 
 type indexPage struct {
-	// Up leads from the page to the mount's root.
+	// Up is the relative path from the page to the mount's root.
 	Up       string
 	Program  string
 	Facts    []string

@@ -15,7 +15,7 @@ import (
 // statsCache keeps the server's counters for a second: gathering them visits every connection.
 type statsCache struct {
 	mu   sync.Mutex
-	at   time.Time // when they were gathered; guarded by mu
+	at   time.Time // when the counters were gathered; guarded by mu
 	json []byte    // never changed; guarded by mu
 }
 
@@ -46,7 +46,7 @@ func (h *handler) serveStats(c *filo.Ctx) error {
 	return c.BytesNoCopy(200, jsonType, b)
 }
 
-// histogram is one of runtime/metrics, without its empty buckets.
+// histogram is a histogram of runtime/metrics, without its empty buckets.
 type histogram struct {
 	Count   uint64   `json:"count"`
 	Buckets []bucket `json:"buckets"`
@@ -59,7 +59,7 @@ type bucket struct {
 	Count uint64   `json:"count"`
 }
 
-// serveMetrics answers with all that the runtime counts.
+// serveMetrics answers with all metrics of the runtime.
 func serveMetrics(c *filo.Ctx) error {
 	descriptions := metrics.All()
 	samples := make([]metrics.Sample, len(descriptions))
@@ -81,7 +81,7 @@ func serveMetrics(c *filo.Ctx) error {
 	return answerJSON(c, values)
 }
 
-// answerJSON answers with a value as JSON that people can read.
+// answerJSON answers with a value as indented JSON.
 func answerJSON(c *filo.Ctx, value any) error {
 	b, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

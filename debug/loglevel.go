@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// maxLevelTime is the maximum time for which a level may be set before the previous one returns.
+// maxLevelTime is the maximum time for which a temporary level may be set.
 const maxLevelTime = 24 * time.Hour
 
 // logLevel lets operators change the level of a program's log while it runs.
@@ -20,9 +20,9 @@ type logLevel struct {
 	mu sync.Mutex
 	// revert ends a level that was set for a limited time; nil if there is none. It is guarded by mu, as are the following fields.
 	revert  *time.Timer
-	changes int        // how often a level was set
+	changes int        // how many times a level was set
 	before  slog.Level // the level to return to
-	set     slog.Level // the level was set for a limited time
+	set     slog.Level // the level that was set for a limited time
 	until   time.Time
 }
 
@@ -66,7 +66,8 @@ func (l *logLevel) change(c *filo.Ctx) error {
 	return l.show(c)
 }
 
-// logChange changes the level, and logs that while the level lets the record through.
+// logChange changes the level and logs the change. If the level rises, it logs first, otherwise it changes the level first, so
+// that the lower of the two levels applies to the record.
 func logChange(logger *slog.Logger, from, to slog.Level, known []any, change func()) {
 	record := func() {
 		logger.Warn("log level changed", append([]any{"from", from.String(), "to", to.String()}, known...)...)
@@ -106,8 +107,8 @@ func levelForm(c *filo.Ctx) (level slog.Level, during time.Duration, err error) 
 	return level, during, nil
 }
 
-// apply sets the level, for a limited time if during isn't 0. The logger, nil for the standard one, receives the record of that time's end.
-// If the current level was set for a limited time, too, the level before it returns in the end.
+// apply sets the level, for a limited time if during isn't 0. The end of that time is logged by logger, or by the default logger if it is
+// nil. If the current level was set for a limited time, too, the level before it is restored in the end.
 func (l *logLevel) apply(to slog.Level, during time.Duration, logger *slog.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +138,7 @@ func (l *logLevel) apply(to slog.Level, during time.Duration, logger *slog.Logge
 	})
 }
 
-// lasts reports whether a change is the latest one, and the program hasn't set the level itself since.
+// lasts reports whether a change is still in effect: it is the latest one, and the program hasn't set the level itself since.
 func (l *logLevel) lasts(change int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,7 @@ func TestLogLevel(t *testing.T) {
 		start := time.Now()
 		at := func(d time.Duration) string { return start.Add(d).UTC().Format(time.RFC3339) }
 		for _, step := range []struct {
-			after   time.Duration // since the start
+			after   time.Duration // when the request is sent, counted from the start
 			request string
 			form    string
 			status  int
@@ -38,14 +38,15 @@ func TestLogLevel(t *testing.T) {
 			{0, "POST /loglevel", "level=debug", 200, `{"level":"DEBUG"}`, slog.LevelDebug},
 			{0, "PUT /loglevel", "level=WARN%2B1", 200, `{"level":"WARN+1"}`, slog.LevelWarn + 1},
 			{time.Hour, "GET /loglevel", "", 200, `{"level":"WARN+1"}`, slog.LevelWarn + 1},
-			// The level is set for a while, and then again for a while: in the end the permanent level returns, not the first of the two.
+			// Two temporary levels are set, the second while the first one applies: in the end the permanent level returns, not the first
+			// temporary one.
 			{time.Hour, "POST /loglevel", "level=debug&for=10m", 200,
 				`{"level":"DEBUG","then":"WARN+1","until":"` + at(time.Hour+10*time.Minute) + `"}`, slog.LevelDebug},
 			{time.Hour + 9*time.Minute, "POST /loglevel", "level=info&for=10m", 200,
 				`{"level":"INFO","then":"WARN+1","until":"` + at(time.Hour+19*time.Minute) + `"}`, slog.LevelInfo},
 			{time.Hour + 11*time.Minute, "GET /loglevel", "", 200, `"level":"INFO","then":"WARN+1"`, slog.LevelInfo},
 			{time.Hour + 20*time.Minute, "GET /loglevel", "", 200, `{"level":"WARN+1"}`, slog.LevelWarn + 1},
-			// The level is set for good while another one is set for a limited time.
+			// A permanent level is set while a temporary one applies.
 			{2 * time.Hour, "POST /loglevel", "level=debug&for=1h", 200, `"then":"WARN+1"`, slog.LevelDebug},
 			{2 * time.Hour, "POST /loglevel", "level=info", 200, `{"level":"INFO"}`, slog.LevelInfo},
 			{4 * time.Hour, "GET /loglevel", "", 200, `{"level":"INFO"}`, slog.LevelInfo},
@@ -67,7 +68,7 @@ func TestLogLevel(t *testing.T) {
 				t.Errorf("%s %q: %d %q, %v; want %d %q, %v", step.request, step.form, got.Status, got.Body, level.Level(), step.status, step.want, step.level)
 			}
 		}
-		// The program's own change stays.
+		// A change by the program itself isn't reverted.
 		s.DoBody(t, "POST /loglevel", "level=debug&for=1h", form)
 		level.Set(slog.LevelError)
 		if got := s.Do(t, "GET /loglevel"); got.Body != "{\"level\":\"ERROR\"}\n" {

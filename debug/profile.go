@@ -36,8 +36,8 @@ func refuse(c *filo.Ctx, status int, format string, args ...any) error {
 	return filo.Error(status, fmt.Sprintf(format, args...))
 }
 
-// download says that the body is a file for the client to save. The name comes from a handler here, or is one that the program has given to
-// a profile.
+// download declares the body to be a file for the client to save. It replaces unsafe characters in the name, since the program may have
+// chosen it.
 func download(c *filo.Ctx, name string) {
 	c.Response.Header.SetField(&octets)
 	name = strings.Map(func(r rune) rune {
@@ -72,7 +72,7 @@ func (h *handler) cpuProfile(c *filo.Ctx) error {
 	return nil
 }
 
-// trace answers with what the scheduler and the garbage collector do from now on, while they do it.
+// trace sends an execution trace while it is recorded: what the scheduler and the garbage collector do from now on.
 func (h *handler) trace(c *filo.Ctx) error {
 	d, err := h.duration(c, defaultTrace)
 	if err != nil || isHead(c, "trace") {
@@ -88,11 +88,11 @@ func (h *handler) trace(c *filo.Ctx) error {
 		return refuse(c, 409, "there can be one trace at a time, and one is running")
 	}
 	err = w.wait(d)
-	trace.Stop() // and waits for the last Write
+	trace.Stop() // also waits for the last Write
 	return err
 }
 
-// traceWriter passes a trace on. The runtime writes to it from its own goroutine, and ignores errors.
+// traceWriter passes a trace on to the client. The runtime writes to it from its own goroutine, and ignores errors.
 type traceWriter struct {
 	w      io.Writer
 	once   sync.Once
@@ -210,14 +210,14 @@ func (h *handler) duration(c *filo.Ctx, byDefault time.Duration) (time.Duration,
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// watch waits for the end of the time that a client has requested for a profile.
+// watch waits until the duration that a client has requested for a profile has passed.
 type watch struct {
 	gone, over <-chan struct{}
 	failed     <-chan struct{}
 }
 
 func newWatch(c *filo.Ctx) *watch {
-	c.SetTimeout(0, nil) // a time-out that was set outside is meant for other handlers
+	c.SetTimeout(0, nil) // a time-out that outer middleware has set must not end a profile
 	return &watch{gone: c.Context().Done(), over: c.ShuttingDown()}
 }
 
@@ -237,7 +237,7 @@ func (w *watch) wait(d time.Duration) error {
 // serveCmdline answers with the command line, the arguments with NUL in between.
 func serveCmdline(c *filo.Ctx) error { return c.Text(200, strings.Join(os.Args, "\x00")) }
 
-// maxSymbols is the maximum number of bytes with addresses.
+// maxSymbols is the maximum size in bytes of a body with addresses.
 const maxSymbols = 1 << 20
 
 // serveSymbol answers with the functions that addresses belong to: "0x4a1b00+0x4a1b20" in the query or the body. go tool pprof first asks

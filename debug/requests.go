@@ -52,7 +52,7 @@ func (s seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(time.Duration(s).Seconds()*1000) / 1000)
 }
 
-// String returns the duration in a form that is as short as is useful.
+// String returns the duration, rounded to a useful precision.
 func (s seconds) String() string {
 	switch d := time.Duration(s); {
 	case d >= time.Minute:

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// answerLive is Live.
+// answerLive is the handler Health.Live.
 func (h *Health) answerLive(c *filo.Ctx) error {
 	h.note()
 	if err := await(c, h.live); err != nil {
@@ -20,7 +20,7 @@ func (h *Health) answerLive(c *filo.Ctx) error {
 	return h.answer(c, judge(h.live), h.live)
 }
 
-// answerReady is Ready.
+// answerReady is the handler Health.Ready.
 func (h *Health) answerReady(c *filo.Ctx) error {
 	h.note()
 	if v := h.told(); v != nil {
@@ -29,14 +29,14 @@ func (h *Health) answerReady(c *filo.Ctx) error {
 	if err := await(c, h.checks); err != nil {
 		return err
 	}
-	v := h.told() // the server's state may have changed meanwhile
+	v := h.told() // the server's state may have changed during the wait
 	if v == nil {
 		v = judge(h.checks)
 	}
 	return h.answer(c, v, h.checks)
 }
 
-// verdict is an answer's status, and its bodies.
+// verdict is the status of an answer, and its body in each format.
 type verdict struct {
 	status int
 	text   string
@@ -57,7 +57,7 @@ func newVerdict(status int, text, json string) *verdict {
 	return &verdict{status, text, json, []byte(text + "\n"), []byte(`{"status":"` + json + "\"}\n")}
 }
 
-// told returns the verdict if the server isn't ready whatever its checks say, nil if the checks decide.
+// told returns the verdict if the server isn't ready regardless of the checks, nil if the checks decide.
 func (h *Health) told() *verdict {
 	switch {
 	case h.ending.Load():
@@ -68,7 +68,7 @@ func (h *Health) told() *verdict {
 	return nil
 }
 
-// judge returns the verdict of the last results of checks.
+// judge returns the verdict that follows from the last results of checks.
 func judge(checks []*check) *verdict {
 	v := passes
 	for _, each := range checks {
@@ -94,8 +94,8 @@ func await(c *filo.Ctx, checks []*check) error {
 	if len(coming) == 0 {
 		return nil
 	}
-	// An overloaded server has a reserve for probes that wait. If the reserve is full, this probe is refused, but the checks run: a later
-	// probe finds their results.
+	// An overloaded server has a reserve for probes that wait. If the reserve is full, this probe is refused, but the checks still run,
+	// and a later probe finds their results.
 	if err := inside.Offload(c); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func await(c *filo.Ctx, checks []*check) error {
 	for _, each := range coming {
 		select {
 		case <-each:
-		case <-over: // a check without a result by now counts as failed, which suits a server that ends
+		case <-over: // a check without a result counts as failed, which is right for a server that shuts down
 			return nil
 		}
 	}
@@ -127,8 +127,9 @@ var (
 func (h *Health) answer(c *filo.Ctx, v *verdict, checks []*check) error {
 	verbose := false
 	if len(c.Request.URI().RawQueryBytes()) > 0 && c.Request.Query().Has("verbose") {
-		// The list is for people: it takes longer to make, and Details may do anything. If an overloaded server has no place for that, the
-		// answer is short, and not a refusal, since an orchestrator's probe may have asked.
+		// The list is for people. It takes longer to make, and Details may take any time, so this handler leaves the loop first. If an
+		// overloaded server has no place for that, it sends the short answer instead of a refusal, because the client may be an
+		// orchestrator's probe.
 		err := inside.Offload(c)
 		if err != nil && !errors.Is(err, filo.ErrBusy) {
 			return err
@@ -188,7 +189,8 @@ func report(v *verdict, checks []*check, details bool) string {
 	return b.String()
 }
 
-// oneLine returns the text of an error without control characters: a line break in it could make it look like another check.
+// oneLine returns the text of an error without control characters: after a line break, the rest of the text could look like
+// another check.
 func oneLine(err error) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

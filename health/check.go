@@ -24,7 +24,7 @@ type check struct {
 	last atomic.Pointer[result]
 
 	mu sync.Mutex
-	// coming is closed when the run in progress has a result; nil if there is none. Guarded by mu.
+	// coming is closed when the run in progress has a result; nil if no run is in progress. Guarded by mu.
 	coming chan struct{}
 	// hangs says that the function has exceeded its time-out and hasn't returned yet. Guarded by mu.
 	hangs bool
@@ -33,19 +33,19 @@ type check struct {
 // result is the result of one run of a check.
 type result struct {
 	err  error
-	at   int64 // a time of clock
+	at   int64 // the end of the run, as Health.clock returns it
 	date time.Time
 	took time.Duration
 }
 
-// fresh reports whether the last result is still valid. The next result comes after a Period and the time of a run; a second Period allows
-// for waiting for a place.
+// fresh reports whether the last result is still valid. The next run begins after a Period and takes at most Timeout; a second Period
+// allows for the wait for a place.
 func (k *check) fresh() bool {
 	last := k.last.Load()
 	return last != nil && k.health.clock()-last.at <= int64(2*k.options.Period+k.options.Timeout)
 }
 
-// refresh starts a run unless one is in progress, and returns a channel that is closed when its result is there.
+// refresh starts a run unless one is in progress, and returns a channel that is closed when the run has a result.
 func (k *check) refresh() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()

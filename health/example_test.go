@@ -42,7 +42,8 @@ func ExampleNew() {
 	// 503 not ready
 }
 
-// A program that is told to end turns red first, so that its balancer sends it nothing more, and shuts down then.
+// A program that is told to end first reports that it isn't ready, so that the balancer sends no more requests, and then shuts
+// down.
 func ExampleHealth_Drain() {
 	h := health.New()
 	server := &filo.Server{Handler: h.Ready}
@@ -51,7 +52,8 @@ func ExampleHealth_Drain() {
 	go func() { served <- server.Serve(ln) }()
 	show(ln, "GET /readyz")
 
-	// A balancer that asks every 5 s and gives up at the second 503 needs a delay of 12 s. An example can't wait that long.
+	// For a balancer that probes every 5 s and removes the server at the second 503, the delay must be 12 s. An example can't
+	// wait that long.
 	const delay = 0
 	// A program waits for SIGTERM here: <-ctx.Done(), with the ctx of signal.NotifyContext(context.Background(), syscall.SIGTERM).
 	fmt.Println(h.Drain(context.Background(), server, delay))
@@ -62,7 +64,7 @@ func ExampleHealth_Drain() {
 	// filo: server closed
 }
 
-// DrainContext does the same for a server that Run runs until it is told to end.
+// DrainContext drains a server that Run runs until the program is told to end.
 func ExampleHealth_DrainContext() {
 	h := health.New()
 	server := &filo.Server{Handler: h.Ready}

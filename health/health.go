@@ -19,16 +19,16 @@
 // # Answers
 //
 // The status is 200, or 503 with Retry-After. Answers may never be cached. The body is a line of text: "ok", "ok, but degraded"
-// if a check has failed that isn't critical, or "failed", "not ready" or "shutting down". A client that prefers
-// application/health+json (draft-inadarei-api-health-check) or application/json gets {"status": "pass"}, "warn" or "fail". With
-// "?verbose" both formats list the checks by name, unless the server is overloaded. The errors of checks are logged, and shown
-// only to clients for which Options.Details returns true.
+// if only optional checks have failed, or "failed", "not ready" or "shutting down". A client that prefers application/health+json
+// (draft-inadarei-api-health-check) or application/json gets {"status": "pass"}, "warn" or "fail". With "?verbose" both formats
+// list the checks by name, unless the server is overloaded. The errors of checks are logged, and shown only to clients for which
+// Options.Details returns true.
 //
 // # Shutting down
 //
-// filo.Server.Shutdown stops accepting at once. Attach makes the server not ready at that time, which clients on open
-// connections may still see. A balancer notices that only at its next probe, and until then sends requests to a closed socket. So make the
-// server not ready first, wait until the balancer has noticed, and then shut down. Drain does this.
+// filo.Server.Shutdown stops accepting at once. Attach makes the server not ready at that time, which clients on open connections may
+// still see. A balancer notices the shutdown only at its next probe, and until then sends requests to a closed socket. So make the server
+// not ready first, wait until the balancer has noticed, and then shut down. Drain does this.
 package health
 
 import (
@@ -59,8 +59,8 @@ const (
 // must panics if an argument of New or Add is invalid.
 var must = setup.Checker("health")
 
-// ErrReplaced is the cause with which a context ends when another process serves at the same address, as contrib/restart arranges: see
-// Health.DrainContext.
+// ErrReplaced is the cause of a context that has ended because another process now serves at the same address, as contrib/restart
+// arranges. See Health.DrainContext.
 var ErrReplaced = errors.New("a new program has taken over")
 
 // MaxChecks is how many checks a Health can have.
@@ -78,7 +78,7 @@ type Options struct {
 	// RetryAfter is the time after which a client that got a 503 should ask again, in whole seconds. Default 5 s; a negative
 	// value omits the field.
 	RetryAfter time.Duration
-	// Logger gets a record when a check begins to fail, and when it passes again. Default slog.Default.
+	// Logger receives a record when a check begins to fail, and when it passes again. Default slog.Default.
 	Logger *slog.Logger
 }
 
@@ -96,7 +96,7 @@ type Check struct {
 	Live bool
 }
 
-// Health knows the state of the process. Its methods and handlers may be called by several goroutines at once, but Add must be
+// Health holds the state of the process. Its methods and handlers may be called by several goroutines at once, but Add must be
 // called before the first probe.
 type Health struct {
 	// Live answers whether the process works: 200, or 503 if a non-optional check with Check.Live fails. It ignores SetReady
@@ -111,16 +111,16 @@ type Health struct {
 	mu         sync.Mutex
 	start      time.Time
 	checks     []*check
-	live       []*check      // results of the checks that count for Live
+	live       []*check      // the checks that count for Live
 	places     chan struct{} // a place for each check that may run at once
 	retryAfter *filo.Field
 
 	ready  atomic.Bool
 	ending atomic.Bool // the server shuts down, and will never be ready again
-	// replaced is set before a shutdown that begins because another process serves instead of this one.
+	// replaced is set before a shutdown that begins because another process has taken over.
 	replaced atomic.Bool
-	probed   atomic.Bool // no check can be added any more
-	// lastProbe is the time of the last probe, by clock.
+	probed   atomic.Bool // there was a probe, so no check can be added any more
+	// lastProbe is the time of the last probe, as clock returns it.
 	lastProbe atomic.Int64
 }
 
@@ -170,8 +170,8 @@ func validName(name string) bool {
 // attached server has begun, the server is never ready again.
 func (h *Health) SetReady(ready bool) { h.ready.Store(ready) }
 
-// Attach makes the server not ready as soon as its Shutdown or Close begins, unless DrainContext has found that another process serves
-// instead of it. DrainContext ends the connections of attached servers.
+// Attach makes the server not ready as soon as its Shutdown or Close begins, unless another process has taken over: see ErrReplaced.
+// When DrainContext begins a drain, attached servers close each connection after its next answer.
 func (h *Health) Attach(server *filo.Server) {
 	h.mu.Lock()
 	h.servers = append(h.servers, server)
@@ -198,14 +198,14 @@ func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Dura
 	return server.Shutdown(ctx)
 }
 
-// DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost. When ctx ends,
-// Ready answers 503, and after delay the returned context ends. During the delay the server still accepts and serves; if it was given to
-// Attach, answers say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when
-// the server has ended. A record says that the drain has begun.
+// DrainContext returns the context for the Run of a server that a balancer probes, so that no request is lost. When ctx ends, Ready answers
+// 503, and after delay the returned context ends. During the delay the server still accepts and serves; if it was given to Attach, answers
+// say Connection: close, as in Drain. Choose delay as for Drain. The returned function ends the context at once; call it when the server has
+// ended. The start of the drain is logged.
 //
-// The cause ErrReplaced of ctx means that another process serves at the same address. Then the returned context ends at once. Ready still
-// answers the probes that this process gets, according to the checks. So call DrainContext in the function that contrib/restart's
-// Restarter.Run calls.
+// If the cause of ctx is ErrReplaced, another process already serves at the same address. Then the returned context ends at once. Ready
+// still answers the probes that reach this process, with the verdict of the checks. To get a ctx with this cause, call DrainContext in
+// the function that contrib/restart's Restarter.Run calls.
 func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -229,7 +229,7 @@ func (h *Health) DrainContext(ctx context.Context, delay time.Duration) (context
 	}
 }
 
-// endConns lets the attached servers close each connection after its next answer.
+// endConns makes the attached servers close each connection after its next answer.
 func (h *Health) endConns() {
 	h.mu.Lock()
 	servers := slices.Clone(h.servers)
@@ -250,7 +250,7 @@ func (h *Health) note() {
 	if !h.probed.Load() {
 		h.probed.Store(true)
 	}
-	// In a flood of probes, not each probe writes the time: the cores would take the cache line from each other.
+	// At most one probe a second writes the time. In a flood of probes, its cache line would otherwise bounce between the cores.
 	if now := h.clock(); now-h.lastProbe.Load() > int64(time.Second) {
 		h.lastProbe.Store(now)
 	}

@@ -45,7 +45,7 @@ func probes(t testing.TB, h *health.Health) *servertest.Server {
 	return s
 }
 
-// Each kind of check, in each state, has its part in the verdict.
+// Each kind of check, in each state, has the right effect on the verdict.
 func TestVerdict(t *testing.T) {
 	for _, test := range []struct {
 		says        string
@@ -112,7 +112,7 @@ func TestAnswers(t *testing.T) {
 		{"", "application/health+json", "", "application/health+json", `{"status":"fail"}` + "\n"},
 		{"", "application/json", "", "application/json", `{"status":"fail"}` + "\n"},
 		{"", "text/html, application/json;q=0.9, */*;q=0.1", "", "application/json", `{"status":"fail"}` + "\n"},
-		{"", "image/png", "", "text/plain; charset=utf-8", "failed\n"}, // a probe that accepts nothing is answered all the same
+		{"", "image/png", "", "text/plain; charset=utf-8", "failed\n"}, // a probe that accepts none of the formats still gets an answer
 	} {
 		got := s.Do(t, "GET /readyz"+test.query, "Accept: "+test.accept, test.who+"\r\nA: b")
 		if test.accept == "" {
@@ -189,7 +189,7 @@ func TestFlood(t *testing.T) {
 		if got := runs.Load(); got < 3 || got > 4 {
 			t.Errorf("%d runs in 30 s, want one in 10.1 s", got)
 		}
-		// When no probe comes any more, the checks stop.
+		// Without further probes, the checks stop.
 		time.Sleep(3 * time.Minute)
 		before := runs.Load()
 		time.Sleep(10 * time.Minute)
@@ -203,7 +203,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A check that doesn't return has failed after its time-out. It isn't called again until it returns, and then recovers.
+// A check that doesn't return fails at its time-out. It isn't called again until it returns, and then recovers.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -263,7 +263,7 @@ func TestAbruptEnds(t *testing.T) {
 	}
 }
 
-// Live waits for the checks that it depends on, and for no others.
+// Live waits only for the checks that it depends on.
 func TestLiveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(quiet(health.Options{}))
@@ -282,7 +282,7 @@ func TestLiveWaits(t *testing.T) {
 	})
 }
 
-// No more checks run at once than Concurrency allows, and the time that a check waits for its turn doesn't count against its Timeout.
+// No more checks run at once than Concurrency allows, and the time that a check waits for a place doesn't count against its Timeout.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int64
@@ -365,7 +365,7 @@ func TestDrain(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- h.Drain(t.Context(), s.Config, 20*time.Second) }()
 		synctest.Wait()
-		h.SetReady(true) // which is too late
+		h.SetReady(true) // too late, since the server is shutting down
 		for range 19 {
 			time.Sleep(time.Second)
 			if got := s.Do(t, "GET /readyz"); got.Status != 503 || got.Body != "shutting down\n" {
@@ -384,7 +384,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A context that is done cuts the waiting short, and the server is shut down all the same.
+// If the context is done before the delay ends, the server is shut down at once.
 func TestDrainCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(quiet(health.Options{}))
@@ -402,8 +402,8 @@ func TestDrainCutShort(t *testing.T) {
 	})
 }
 
-// The context for Run ends a delay after the other one. In between the server isn't ready, and each answer is the last one of its
-// connection.
+// The context for Run ends a delay after the given context. During the delay the server isn't ready, and each answer is the last
+// one of its connection.
 func TestDrainContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -474,8 +474,8 @@ func TestDrainContext(t *testing.T) {
 	})
 }
 
-// "The cause ErrReplaced of ctx means that another process serves at the same address." Nothing is drained, and a probe on an open
-// connection still gets a 200.
+// "If the cause of ctx is ErrReplaced, another process already serves at the same address." Nothing is drained, and a probe on an
+// open connection still gets a 200.
 func TestDrainContextReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := health.New(quiet(health.Options{}))

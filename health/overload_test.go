@@ -90,7 +90,7 @@ func testOverload(t *testing.T, driver filo.Driver, waits, inline bool) {
 		t.Fatal("no check has run")
 	}
 	for range 20 {
-		for _, query := range []string{"", "?verbose"} { // an orchestrator may probe with it, too
+		for _, query := range []string{"", "?verbose"} { // an orchestrator may use ?verbose, too
 			if ready, live := status("/readyz"+query), status("/livez"+query); ready != 200 || live != 200 {
 				t.Fatalf("under overload, with %q: ready %d, live %d", query, ready, live)
 			}

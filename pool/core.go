@@ -9,14 +9,14 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// unlimited is the capacity of a pool that has no limit. Sums of it with a queue's size don't overflow.
+// unlimited is the capacity of a pool that has no limit. Adding a QueueSize to it doesn't overflow.
 const unlimited = math.MaxInt / 4
 
 // core is the common part of all kinds of pools. It runs fn for tasks of type T.
 //
 // An accepted task goes into the run queue. At most one worker is searching, which means that it is on its way to the queue's head. A
 // submitter wakes a worker only if none is searching. The woken worker wakes the next one if it leaves tasks in the queue. So a queue
-// that isn't empty always has a worker on its way, unless the maximum already runs.
+// that isn't empty always has a worker on its way, unless the maximum number of workers is busy.
 type core[T any] struct {
 	// fn, opts, lobby and grows don't change once the pool is made.
 	fn    func(T)
@@ -42,17 +42,17 @@ type core[T any] struct {
 	probe     uint64      // the value of submitted for the task whose wait is measured, 0 for none
 	waiters   waitList[T] // empty while accepted < limit
 	parked    []*worker   // a stack: the last was parked last
-	low       int         // the least length of parked in the current period of expiry
+	low       int         // the minimum length of parked in the current expiry period
 	workers   int         // workers that are searching, busy or parked
 
-	turns      int           // how many submitters a worker admits before it yields: minTurns to maxTurns, from 1 on with longTasks
-	longTasks  bool          // the last task whose length was measured was a longTask
-	yieldedAt  clock.Nanos   // when a worker yielded; 0 once a searching worker has come
+	turns      int           // how many submitters a worker admits before it yields: from minTurns (from 1 with longTasks) to maxTurns
+	longTasks  bool          // the last measured task took longTask or longer
+	yieldedAt  clock.Nanos   // when a worker yielded; 0 once a searching worker has reached the queue
 	capacity   int           // how many tasks may run at once
-	goroutines int           // workers until they end, including those that no longer count as workers
-	period     uint64        // the number of the last period of expiry that tickLocked began
+	goroutines int           // workers whose goroutines haven't ended, including those that the field workers no longer counts
+	period     uint64        // the number of the last expiry period that tickLocked began
 	timer      *time.Timer   // ends the period; nil before the first one
-	drained    chan struct{} // closed when the pool is closed and everything has ended; replaced by Reboot
+	drained    chan struct{} // closed when the pool is closed and all tasks and workers have ended; replaced by Reboot
 
 	panicked uint64
 	refused  uint64
@@ -65,7 +65,7 @@ type core[T any] struct {
 	freeWorkers sync.Pool // of *worker
 }
 
-// newCore makes a pool for size tasks at once; any number if size isn't positive.
+// newCore makes a pool with the capacity size, or without a limit if size isn't positive.
 func newCore[T any](size int, fn func(T), options []Option) (*core[T], error) {
 	p := &core[T]{fn: fn, capacity: size, drained: make(chan struct{})}
 	for _, option := range options {
@@ -138,8 +138,8 @@ func (p *core[T]) submitAtOnce(task T) error {
 	return nil
 }
 
-// submitSlowly is submit for a pool that may be closed or full. The caller holds the lock, and submitSlowly releases it. A bare
-// submission only gets the task a place, and the caller queues the task.
+// submitSlowly is submit for a pool that may be closed or full. The caller holds the lock, and submitSlowly releases it. If bare
+// is set, submitSlowly only acquires a place for the task, and the caller queues the task.
 func (p *core[T]) submitSlowly(ctx context.Context, task T, bare bool) error {
 	switch {
 	case p.closed:
@@ -191,7 +191,7 @@ func (p *core[T]) newWaiter(task T) *waiter[T] {
 	return w
 }
 
-// freeWaiter recycles a waiter whose wait is over, and returns its error.
+// freeWaiter recycles a waiter whose wait has ended, and returns the waiter's error.
 func (p *core[T]) freeWaiter(w *waiter[T]) error {
 	err := w.err
 	ready := w.ready
@@ -217,7 +217,7 @@ func (p *core[T]) pushLocked(task T) {
 	}
 }
 
-// popLocked takes the task at the queue's head, which the caller runs.
+// popLocked removes the task at the queue's head and counts it as running. The caller runs it.
 func (p *core[T]) popLocked() T {
 	if p.probe != 0 && p.probe == p.submitted-uint64(p.queue.n)+1 {
 		p.measureLocked(p.probeAt)
@@ -227,8 +227,8 @@ func (p *core[T]) popLocked() T {
 	return p.queue.pop()
 }
 
-// callLocked makes a worker search for the queue's head, if that is needed and allowed. The caller must pass the worker, or nil, to
-// wake.
+// callLocked makes a worker search, if there are tasks that no worker searches for and another worker may run. The caller must pass
+// the worker, or nil, to wake.
 func (p *core[T]) callLocked() *worker {
 	if p.searching || p.queue.n == 0 || p.busy >= p.target {
 		return nil
@@ -248,8 +248,8 @@ func (p *core[T]) callLocked() *worker {
 	return nil
 }
 
-// endLocked stops counting a task as accepted. It returns the waiter that gets the task's place, nil if there is none. The caller wakes the
-// waiter after unlocking.
+// endLocked stops counting a task as accepted. It returns the waiter to which it has given the task's place, nil if none waits. The caller
+// wakes the waiter after unlocking.
 func (p *core[T]) endLocked() *waiter[T] {
 	p.accepted--
 	return p.admitLocked()
@@ -274,7 +274,7 @@ func (p *core[T]) admitLocked() *waiter[T] {
 	return w
 }
 
-// queueWaiterLocked queues the task of an admitted waiter, unless it is bare.
+// queueWaiterLocked queues the task of an admitted waiter, unless the waiter is bare.
 func (p *core[T]) queueWaiterLocked(w *waiter[T]) {
 	if w.bare {
 		return
@@ -309,7 +309,7 @@ func (p *core[T]) queueReserved(task T) {
 	p.wake(w)
 }
 
-// Running returns the number of workers, including idle ones, or the number of accepted tasks if those are more. It never
+// Running returns the number of workers, including idle ones, or the number of accepted tasks if that is larger. The result never
 // exceeds Cap.
 func (p *core[T]) Running() int {
 	p.mu.Lock()
@@ -336,8 +336,8 @@ func (p *core[T]) Waiting() int {
 	return p.waiters.n
 }
 
-// Cap returns how many tasks may be accepted and not finished at once, without the places of QueueSize. It is -1 if the pool
-// has no limit.
+// Cap returns the capacity: how many accepted tasks may be unfinished at once, not counting the places of QueueSize. It is -1 if
+// the pool has no limit.
 func (p *core[T]) Cap() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// defaultPool is the package's own pool. It has no goroutine before its first task.
+// defaultPool is the package's own pool. It starts no goroutine before its first task.
 var defaultPool = func() *Pool {
 	p, err := NewPool(DefaultAntsPoolSize)
 	if err != nil {
@@ -14,10 +14,10 @@ var defaultPool = func() *Pool {
 	return p
 }()
 
-// Submit runs task in the package's own pool, which in practice never waits for room.
+// Submit submits task to the package's own pool, whose capacity is so large that Submit in practice never waits for room.
 func Submit(task func()) error { return defaultPool.Submit(task) }
 
-// Running returns the number of workers of the package's own pool, or of its accepted tasks if those are more.
+// Running returns the number of workers of the package's own pool, or of its accepted tasks if that number is larger.
 func Running() int { return defaultPool.Running() }
 
 // Cap returns the capacity of the package's own pool.

@@ -12,8 +12,8 @@ var (
 	// ErrInvalidPoolExpiry is returned for a negative ExpiryDuration.
 	ErrInvalidPoolExpiry = errors.New("pool: negative expiry duration, must be at least 0")
 
-	// ErrPoolClosed is returned for a task that is submitted after the pool's release or still waits for room then, and for a
-	// second release.
+	// ErrPoolClosed is returned to submitters that call after the pool's release or are still waiting for room at the release,
+	// and for a second release.
 	ErrPoolClosed = errors.New("pool: closed")
 
 	// ErrPoolOverload is returned when the pool has no room for a task, and the task may not wait or too many wait already.
@@ -28,7 +28,7 @@ var (
 	// ErrInvalidGrowth is returned for a Growth with invalid values, or without a QueueSize or a capacity.
 	ErrInvalidGrowth = errors.New("pool: growth needs a step of at least 1, a queue, and 0 <= low < high <= 1")
 
-	// ErrTimeout is returned by ReleaseTimeout if tasks still run when the time is over.
+	// ErrTimeout is returned by ReleaseTimeout if tasks still run when the timeout passes.
 	ErrTimeout = errors.New("pool: timed out waiting for tasks to end")
 
 	// ErrInvalidPoolIndex is returned for an index outside of the MultiPool's pools.

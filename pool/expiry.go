@@ -2,9 +2,9 @@ package pool
 
 import "time"
 
-// tickLocked begins a period of expiry. At its end the workers that were parked during the whole period are retired. They are at the bottom
-// of the stack, and as many as the stack's least length in the period. So a task costs a comparison instead of a clock reading, and a timer
-// runs only while workers are parked.
+// tickLocked begins an expiry period. When the period ends, expire retires the workers that were parked during all of it: they are at the
+// bottom of the stack, and their number is the minimum length of the stack in the period. Tracking this minimum costs each task a
+// comparison instead of a clock reading, and a timer runs only while workers are parked.
 func (p *core[T]) tickLocked() {
 	if p.opts.ExpiryDuration == 0 {
 		return // DisablePurge
@@ -16,7 +16,7 @@ func (p *core[T]) tickLocked() {
 	p.timer = time.AfterFunc(p.opts.ExpiryDuration, func() { p.expire(period) })
 }
 
-// expire ends a period, and begins the next if workers are left on the stack.
+// expire ends a period, and begins the next one if there are still parked workers.
 func (p *core[T]) expire(period uint64) {
 	p.mu.Lock()
 	if !p.ticking || p.period != period {
@@ -41,7 +41,7 @@ func (p *core[T]) stopTickLocked() {
 	}
 }
 
-// shrinkLocked frees memory that a burst has left behind.
+// shrinkLocked frees memory that isn't needed any more after a burst of tasks.
 func (p *core[T]) shrinkLocked() {
 	if p.opts.PreAlloc {
 		return

@@ -91,7 +91,7 @@ func TestDisablePurge(t *testing.T) {
 	})
 }
 
-// The memory that a burst has taken is given back once the burst is over.
+// The memory that a burst has used is freed after the burst has ended.
 func TestMemoryIsGivenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 10000, WithExpiryDuration(time.Second))
@@ -161,7 +161,7 @@ func TestWarm(t *testing.T) {
 	})
 }
 
-// A step of the system's clock has no effect: the package never reads the wall clock, and measures by internal/clock.
+// A step of the system's clock has no effect: the package never reads the wall clock, and measures time with internal/clock.
 func TestNoWallClock(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	must(t, err)

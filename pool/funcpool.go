@@ -2,8 +2,8 @@ package pool
 
 import "context"
 
-// PoolWithFuncGeneric calls one function on its workers, with a different argument each time. So a task needs no function value of its
-// own.
+// PoolWithFuncGeneric calls one function on its workers, with a different argument each time. A task is therefore only an argument,
+// and needs no closure.
 type PoolWithFuncGeneric[T any] struct {
 	*core[T]
 }
@@ -11,8 +11,8 @@ type PoolWithFuncGeneric[T any] struct {
 // PoolWithFunc is a pool whose function takes any argument.
 type PoolWithFunc = PoolWithFuncGeneric[any]
 
-// NewPoolWithFuncGeneric makes a pool that calls fn. The pool accepts size calls that are not finished, or any number if size
-// isn't positive. No goroutine is started before the first call.
+// NewPoolWithFuncGeneric makes a pool that calls fn. The pool accepts up to size unfinished calls at a time, or any number if
+// size isn't positive. No goroutine is started before the first call.
 func NewPoolWithFuncGeneric[T any](size int, fn func(T), options ...Option) (*PoolWithFuncGeneric[T], error) {
 	if fn == nil {
 		return nil, ErrLackPoolFunc
@@ -42,8 +42,8 @@ func (p *PoolWithFuncGeneric[T]) InvokeContext(ctx context.Context, arg T) error
 // TryInvoke is like Invoke, but never waits: it returns ErrPoolOverload if the pool is full.
 func (p *PoolWithFuncGeneric[T]) TryInvoke(arg T) error { return p.submitAtOnce(arg) }
 
-// InvokeBatch calls Invoke for each of the arguments in turn, but faster. It stops at the first refused argument, and returns
-// the number of accepted ones.
+// InvokeBatch has the effect of calling Invoke for each argument in order, but is faster. It stops at the first refused argument,
+// and returns how many arguments were accepted.
 func (p *PoolWithFuncGeneric[T]) InvokeBatch(args []T) (accepted int, err error) {
 	return p.submitBatch(args)
 }

@@ -33,7 +33,8 @@ func (g *Group) SetLimit(n int) { g.slots = make(chan struct{}, max(n, 1)) }
 // Go submits f to the pool, which calls it with the group's context. Go waits for room. If the group has failed or its context
 // is done, f isn't called. If the pool refuses a function, the group fails.
 //
-// A task that waits for a group in the task's own pool keeps its place, although the group may need that place.
+// A task that waits for a group whose functions run in the task's own pool occupies a place that these functions may need, so it
+// can deadlock.
 func (g *Group) Go(f func(context.Context) error) {
 	if g.slots != nil {
 		select {

@@ -188,7 +188,7 @@ func TestMap(t *testing.T) {
 	})
 }
 
-// Results that are ready don't wait for values that aren't.
+// Map yields available results even while the next input value isn't available yet.
 func TestMapOfSlowInput(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 8)
@@ -214,7 +214,7 @@ func TestMapOfSlowInput(t *testing.T) {
 	})
 }
 
-// A consumer that leaves cancels the calls under way, and Map returns only when these have ended.
+// When the consumer stops early, Map cancels the running calls, and returns only when these have ended.
 func TestMapLeft(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 4)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked returns the stacks of workers that don't end within that time.
+// leaked returns the stacks of workers that don't end within the given time.
 func leaked(patience time.Duration) string {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		buf := make([]byte, 1<<20)
@@ -46,7 +46,7 @@ func newPool(t testing.TB, size int, options ...Option) *Pool {
 	return p
 }
 
-// bubble runs f with a clock of its own.
+// bubble runs f in a synctest bubble, which has its own clock.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
@@ -60,7 +60,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// want fails the test unless got is as wanted.
+// want fails the test unless got equals wanted.
 func want[T comparable](t testing.TB, what string, got, wanted T) {
 	t.Helper()
 	if got != wanted {
@@ -78,7 +78,7 @@ func occupy(t testing.TB, p *Pool, n int) (release func()) {
 	return func() { close(gate) }
 }
 
-// eventually polls until ok.
+// eventually polls until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {

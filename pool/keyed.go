@@ -8,18 +8,19 @@ import (
 // keys holds the tasks given to SubmitKeyed that wait for an earlier task with the same key. The zero keys is ready for use.
 type keys struct {
 	mu sync.Mutex
-	// behind has an entry for each key with a task that is queued or runs: the tasks that come after it. Guarded by mu.
+	// behind has an entry for each key with a queued or running task: the tasks with that key that must wait for it. Guarded by
+	// mu.
 	behind map[any][]func()
 }
 
-// SubmitKeyed is like Submit, but runs tasks with the same key one after another, in the order in which they were accepted. A
-// task that waits for its turn has a place in the pool and no worker. The key must be comparable.
+// SubmitKeyed is like Submit, but runs tasks with the same key one after another, in the order in which they were accepted. While
+// a task waits for an earlier one with its key, it occupies a place in the pool, but no worker. The key must be comparable.
 func (p *Pool) SubmitKeyed(key any, task func()) error {
 	if task == nil {
 		return p.refuseNil()
 	}
 	if !equal(key, key) {
-		return p.submit(task) // a NaN equals no key, and a map would never find it again
+		return p.submit(task) // a NaN doesn't equal itself, so a map would never find it again
 	}
 	p.core.mu.Lock()
 	if err := p.submitSlowly(context.Background(), nil, true); err != nil {
@@ -43,7 +44,7 @@ func (p *Pool) SubmitKeyed(key any, task func()) error {
 // keyed returns a function that runs a task and then queues the next task with its key.
 func (p *Pool) keyed(key any, task func()) func() {
 	return func() {
-		defer p.nextOf(key) // also if the task panics
+		defer p.nextOf(key) // deferred, so that it runs even if the task panics
 		task()
 	}
 }
@@ -63,5 +64,5 @@ func (p *Pool) nextOf(key any) {
 	p.queueReserved(p.keyed(key, next))
 }
 
-// equal panics if the keys aren't comparable.
+// equal compares two keys. It panics if they aren't comparable.
 func equal(a, b any) bool { return a == b }

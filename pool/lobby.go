@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// lobby is where submitters wait while all pools of a MultiPool are full, for the first pool that has room.
+// lobby holds the submitters that wait while all pools of a MultiPool are full. The first pool with room admits them.
 type lobby[T any] struct {
 	n atomic.Int64 // how many wait; stored with mu held
 
@@ -15,7 +15,8 @@ type lobby[T any] struct {
 	closed  bool
 }
 
-// enter adds a waiter.
+// enter adds a waiter. It returns an error if the lobby is closed, or has most waiters already; if most is 0, there is no such
+// limit.
 func (l *lobby[T]) enter(w *waiter[T], most int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,14 +63,14 @@ func (l *lobby[T]) removeLocked(w *waiter[T]) {
 	l.n.Store(int64(l.waiters.n))
 }
 
-// waitingWith returns the number of waiters whose home is the pool of that index.
+// waitingWith returns the number of waiters whose home is the pool with that index.
 func (l *lobby[T]) waitingWith(home int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byHome[home]
 }
 
-// close refuses all waiters with ErrPoolClosed, also those that come later.
+// close refuses all present and later waiters with ErrPoolClosed.
 func (l *lobby[T]) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 )
 
 // Map submits a call of f to p for each value of in, and yields the results in the order of the values: the values that f
-// returned, or a *PanicError if it panicked. At most window calls (at least 1) are under way or have results that were not
-// yielded yet.
+// returned, or a *PanicError if it panicked. At most window calls, or one if window is less than 1, are running or have results
+// that were not yielded yet.
 //
-// Map takes values from in as the consumer asks for results. A failed call doesn't end the sequence. If the consumer ends it,
-// Map cancels the context of the calls under way, and waits for them. If p refuses a call, Map yields the error after the
-// results before it, and ends.
+// Map takes values from in as the consumer asks for results. A failed call doesn't end the sequence. If the consumer stops early,
+// Map cancels the context of the running calls, and waits for them. If p refuses a call, Map first yields the results of all
+// earlier calls, then the error, and ends.
 func Map[In, Out any](
 	ctx context.Context, p *Pool, window int, in iter.Seq[In], f func(context.Context, In) (Out, error),
 ) iter.Seq2[Out, error] {
@@ -33,7 +33,7 @@ func Map[In, Out any](
 		for value := range in {
 			future, err := Async(ctx, p, func(ctx context.Context) (Out, error) { return f(ctx, value) })
 			if err != nil {
-				// Yield the results before it first.
+				// The error goes into the queue, so that the results of earlier calls are yielded first.
 				future = &Future[Out]{done: make(chan struct{}), err: err}
 				close(future.done)
 			}

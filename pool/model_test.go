@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Whatever happens to the pool at the same time, an accepted task is run exactly once and a refused one never, no more tasks run at once
-// than allowed, and after a waiting release no task runs until the pool is rebooted.
+// Whatever concurrent calls do to the pool, an accepted task runs exactly once and a refused one never, no more tasks run at once than
+// allowed, and after a release that waits no task runs until the pool is rebooted.
 func TestModel(t *testing.T) {
 	tasks := 30000
 	if testing.Short() {
@@ -72,7 +72,7 @@ func TestModelMultiPool(t *testing.T) {
 	}
 }
 
-// releasable has the methods that the model calls beside submitting tasks and tuning the pool.
+// releasable has the other methods that the model calls, besides those that submit tasks and tune the pool.
 type releasable interface {
 	Release()
 	ReleaseContext(context.Context) error

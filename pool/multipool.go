@@ -21,7 +21,7 @@ const (
 	LeastTasks
 )
 
-// multi is the common part of all kinds of MultiPool. Nobody else uses its pools.
+// multi is the common part of all kinds of MultiPool. No other code uses its pools.
 type multi[T any] struct {
 	// pools and strategy don't change.
 	pools    []*core[T]
@@ -105,7 +105,8 @@ func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 		m.pools[home].freeWaiter(w)
 		return err
 	}
-	// A pool whose task ends from now on finds the waiter. A pool that got room just before hasn't found it, so look for room once more.
+	// From now on, a pool admits the waiter when one of the pool's tasks ends. A pool whose task ended just before may have missed the
+	// waiter, so check all pools for room once more.
 	for i := range m.pools {
 		p := m.pools[(home+i)%len(m.pools)]
 		p.mu.Lock()
@@ -178,7 +179,7 @@ func (m *multi[T]) Tune(size int) {
 // IsClosed reports whether the pools were released.
 func (m *multi[T]) IsClosed() bool { return m.closed.Load() }
 
-// Release closes the pools. Waiting and new submitters get ErrPoolClosed. Accepted tasks are run. Release doesn't wait for
+// Release closes the pools. Waiting and new submitters get ErrPoolClosed. Accepted tasks still run, but Release doesn't wait for
 // them.
 func (m *multi[T]) Release() { m.close() }
 
@@ -255,15 +256,15 @@ func (m *multi[T]) Reboot() {
 	m.closed.Store(false)
 }
 
-// MultiPool is a number of pools with the same capacity, each with its own lock. A task goes to the pool that the strategy
-// chooses, or to another one if that pool is full. A submitter waits only while all pools are full, and then takes the first
-// pool with room.
+// MultiPool is a set of pools with the same capacity, each with its own lock. A task goes to the pool that the strategy chooses,
+// or to another one if that pool is full. A submitter waits only while all pools are full, and then takes the first pool with
+// room.
 type MultiPool struct {
 	*multi[func()]
 }
 
-// NewMultiPool makes a MultiPool of as many pools as size says, and each accepts sizePerPool tasks. MaxBlockingTasks applies to
-// each pool, so size times as many submitters may wait in all.
+// NewMultiPool makes a MultiPool of size pools. Each pool accepts sizePerPool tasks. MaxBlockingTasks is a limit per pool, so
+// size times as many submitters may wait in total.
 func NewMultiPool(size, sizePerPool int, strategy LoadBalancingStrategy, options ...Option) (*MultiPool, error) {
 	m, err := newMulti(size, sizePerPool, call, strategy, options)
 	if err != nil {
@@ -295,7 +296,7 @@ func (m *MultiPool) submitFunc(ctx context.Context, task func(), mayWait bool) e
 	return m.submit(ctx, task, mayWait)
 }
 
-// MultiPoolWithFuncGeneric is a number of pools that call one function: the MultiPool for PoolWithFuncGeneric.
+// MultiPoolWithFuncGeneric is a set of pools that call one function. It is to PoolWithFuncGeneric what MultiPool is to Pool.
 type MultiPoolWithFuncGeneric[T any] struct {
 	*multi[T]
 }
@@ -303,8 +304,7 @@ type MultiPoolWithFuncGeneric[T any] struct {
 // MultiPoolWithFunc is a MultiPoolWithFuncGeneric whose function takes any argument.
 type MultiPoolWithFunc = MultiPoolWithFuncGeneric[any]
 
-// NewMultiPoolWithFuncGeneric makes a MultiPoolWithFuncGeneric of as many pools as size says. The pools call fn, and each accepts
-// sizePerPool calls.
+// NewMultiPoolWithFuncGeneric makes a MultiPoolWithFuncGeneric of size pools, which call fn. Each pool accepts sizePerPool calls.
 func NewMultiPoolWithFuncGeneric[T any](
 	size, sizePerPool int, fn func(T), strategy LoadBalancingStrategy, options ...Option,
 ) (*MultiPoolWithFuncGeneric[T], error) {

@@ -48,7 +48,7 @@ func TestMultiPoolSiblings(t *testing.T) {
 				gates[i] = make(chan struct{})
 				must(t, p.Submit(func() { <-gates[i] }))
 			}
-			close(gates[2]) // this pool gets room, although another one is next in turn
+			close(gates[2]) // this pool gets room, although RoundRobin would choose another one next
 			synctest.Wait()
 			again := make(chan struct{})
 			must(t, p.Submit(func() { <-again }))
@@ -75,7 +75,7 @@ func TestMultiPoolSiblings(t *testing.T) {
 	}
 }
 
-// A submitter that is about to wait doesn't miss a place that becomes free meanwhile.
+// A submitter that is about to wait doesn't miss a place that becomes free at the same moment.
 func TestMultiPoolNoLostPlace(t *testing.T) {
 	p := newMultiPool(t, 2, 1, RoundRobin)
 	for range 20000 {
@@ -87,7 +87,7 @@ func TestMultiPoolNoLostPlace(t *testing.T) {
 	}
 }
 
-// Waiting submitters are admitted in the order in which they came.
+// Waiting submitters are admitted in the order of their calls.
 func TestMultiPoolWaitersInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newMultiPool(t, 1, 1, LeastTasks)

@@ -19,7 +19,7 @@ const (
 
 // The states of a pool.
 const (
-	OPENED = iota // takes tasks
+	OPENED = iota // accepts tasks
 	CLOSED        // was released
 )
 
@@ -36,25 +36,26 @@ type Option func(opts *Options)
 
 // Options are the options of a pool. The zero Options are the defaults.
 type Options struct {
-	// ExpiryDuration is the time for which an unused worker is kept: the worker ends after one to two times as long. 0 means
-	// DefaultCleanIntervalTime.
+	// ExpiryDuration is the minimum time for which an unused worker is kept. The worker ends after one to two times this
+	// duration. 0 means DefaultCleanIntervalTime.
 	ExpiryDuration time.Duration
 
-	// PreAlloc allocates the stack of workers and the queue of tasks at once, for the initial capacity, and keeps them when the
-	// pool is idle. It changes neither order nor speed.
+	// PreAlloc allocates the stack of workers and the queue of tasks for the initial capacity when the pool is made, and keeps
+	// that memory while the pool is idle. It changes neither the order of tasks nor the speed.
 	PreAlloc bool
 
 	// MaxBlockingTasks limits how many submitters may wait at once. 0 means no limit.
 	MaxBlockingTasks int
 
-	// Nonblocking makes submitters get ErrPoolOverload instead of waiting.
+	// Nonblocking makes submitters fail with ErrPoolOverload instead of waiting.
 	Nonblocking bool
 
 	// PanicHandler is called with the value of a task's panic, on the task's goroutine and before the stack is unwound, so
-	// debug.Stack shows the origin. The task no longer counts by then. If PanicHandler is nil, the Logger gets the panic.
+	// debug.Stack shows the origin. By then the task has given up its place in the pool. If PanicHandler is nil, the panic is
+	// reported to Logger.
 	PanicHandler func(any)
 
-	// Logger gets panics if there is no PanicHandler. nil means a logger to standard error.
+	// Logger receives a report of each panic if there is no PanicHandler. nil means a logger to standard error.
 	Logger Logger
 
 	// DisablePurge keeps idle workers until the pool is released.
@@ -69,9 +70,9 @@ type Options struct {
 	Growth Growth
 }
 
-// Growth adapts the number of workers to the fill of the queue, which is the queue's length divided by QueueSize. A growing
-// pool first runs at most Step tasks at once. For each task that it accepts while the fill is over High, it may run Step more,
-// up to its capacity. For each task that it accepts while the fill is under Low, it may run Step fewer, down to Step.
+// Growth adapts the number of workers to the fill of the queue, which is the queue's length divided by QueueSize. A growing pool
+// first runs at most Step tasks at once. Each task that the pool accepts while the fill is over High raises this limit by Step,
+// up to the pool's capacity. Each task that the pool accepts while the fill is under Low lowers the limit by Step, down to Step.
 type Growth struct {
 	Step      int
 	High, Low float64
@@ -141,7 +142,7 @@ func (o *Options) complete(size int) error {
 	}
 	o.QueueSize = min(max(o.QueueSize, 0), unlimited)
 	if g := o.Growth; g != (Growth{}) {
-		// The comparisons are false for a NaN.
+		// The limits are compared in this form because it also refuses a NaN.
 		if g.Step < 1 || size <= 0 || o.QueueSize == 0 || !(0 <= g.Low && g.Low < g.High && g.High <= 1) {
 			return ErrInvalidGrowth
 		}

@@ -9,8 +9,8 @@ type Pool struct {
 	keys keys
 }
 
-// NewPool makes a pool. The pool accepts size tasks that are not finished, or any number if size isn't positive. No goroutine
-// is started before the first task.
+// NewPool makes a pool. The pool accepts up to size unfinished tasks at a time, or any number if size isn't positive. No
+// goroutine is started before the first task.
 func NewPool(size int, options ...Option) (*Pool, error) {
 	c, err := newCore(size, call, options)
 	if err != nil {
@@ -50,8 +50,8 @@ func (p *Pool) TrySubmit(task func()) error {
 	return p.submitAtOnce(task)
 }
 
-// SubmitBatch calls Submit for each of the tasks in turn, but faster. It stops at the first refused task, and returns the
-// number of accepted ones.
+// SubmitBatch has the effect of calling Submit for each task in order, but is faster. It stops at the first refused task, and
+// returns how many tasks were accepted.
 func (p *Pool) SubmitBatch(tasks []func()) (accepted int, err error) {
 	for i, task := range tasks {
 		if task == nil {
@@ -78,7 +78,8 @@ func (p *core[T]) refuseNil() error {
 	return ErrNilTask
 }
 
-// submitBatch queues as many tasks as there is room for under one lock, and submits the rest one by one.
+// submitBatch locks the pool once to queue all tasks for which there is room. When the pool is full, it submits a single task,
+// which waits for room, and then goes on.
 func (p *core[T]) submitBatch(tasks []T) (accepted int, err error) {
 	for accepted < len(tasks) {
 		p.mu.Lock()

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Running counts workers or accepted tasks, whichever are more. Free is Cap minus Running. Waiting counts only submitters.
+// Running counts workers or accepted tasks, whichever number is larger. Free is Cap minus Running. Waiting counts only
+// submitters.
 func TestCounts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 3)
@@ -70,7 +71,7 @@ func TestSerialOrder(t *testing.T) {
 	}
 }
 
-// Waiters are admitted in the order in which they came, and newcomers queue behind them.
+// Waiters are admitted in the order of their calls, and new submitters wait behind them.
 func TestWaitersInOrder(t *testing.T) {
 	for _, queued := range []int{0, 2} {
 		t.Run(fmt.Sprint("queue ", queued), func(t *testing.T) {
@@ -225,7 +226,7 @@ func TestSubmitContext(t *testing.T) {
 	})
 }
 
-// Whether a context's end or a place comes first, a refused task is never run, and an accepted one is.
+// Whether the context ends first or a place becomes free first, a refused task never runs, and an accepted one does.
 func TestSubmitContextRace(t *testing.T) {
 	p := newPool(t, 1)
 	var ran, accepted atomic.Int64
@@ -354,7 +355,7 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("Invoke allocates %v times", n)
 	}
 	if raceEnabled {
-		return // with the race detector a sync.Pool drops values on purpose
+		return // with the race detector, a sync.Pool randomly drops values
 	}
 	one := newPool(t, 1, WithDisablePurge(true))
 	nothing := func() {}
@@ -386,7 +387,7 @@ func TestStats(t *testing.T) {
 	})
 }
 
-// The wait of one task in 64 is measured, whether the task waits in the queue or with its submitter.
+// The wait of one task in 64 is measured, whether the task waits in the queue or its submitter waits for room.
 func TestWaitHistogram(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, queued := range []int{0, 1 << 20} {
@@ -442,7 +443,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// The package's own pool starts nothing before it is used, and can be released and used again.
+// The package's own pool starts no goroutine before it is used, and can be released and used again.
 func TestDefaultPool(t *testing.T) {
 	capacity, free := DefaultAntsPoolSize, DefaultAntsPoolSize-1
 	if strconv.IntSize == 32 {

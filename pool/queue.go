@@ -3,7 +3,7 @@ package pool
 // minQueue is the least length of a queue's buffer.
 const minQueue = 16
 
-// queue holds tasks in the order in which they came. The zero queue is empty and ready for use.
+// queue is a first-in, first-out queue of tasks. The zero queue is empty and ready for use.
 type queue[T any] struct {
 	buf  []T // its length is 0 or a power of two
 	head int // index of the oldest task
@@ -21,7 +21,7 @@ func (q *queue[T]) reserve(n int) {
 	}
 }
 
-// resize moves the tasks to a buffer of that size, a power of two and at least n.
+// resize moves the tasks to a new buffer. size must be a power of two, and at least q.n.
 func (q *queue[T]) resize(size int) {
 	buf := make([]T, size)
 	if end := q.head + q.n; end <= len(q.buf) {
@@ -41,7 +41,7 @@ func (q *queue[T]) push(task T) {
 	q.n++
 }
 
-// pop takes the oldest task. There must be one.
+// pop removes and returns the oldest task. The queue must not be empty.
 func (q *queue[T]) pop() T {
 	var none T
 	slot := &q.buf[q.head]
@@ -52,12 +52,12 @@ func (q *queue[T]) pop() T {
 	return task
 }
 
-// shrink gives back half of a buffer that is mostly empty.
+// shrink halves a buffer that is at least three quarters empty.
 func (q *queue[T]) shrink() {
 	if len(q.buf) > minQueue && q.n <= len(q.buf)/4 {
 		q.resize(len(q.buf) / 2)
 	}
 }
 
-// first returns the oldest task. There must be one.
+// first returns the oldest task. The queue must not be empty.
 func (q *queue[T]) first() T { return q.buf[q.head] }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Release closes the pool. Waiting and new submitters get ErrPoolClosed. Accepted tasks are run. Release doesn't wait for them;
-// see Wait.
+// Release closes the pool. Waiting and new submitters get ErrPoolClosed. Accepted tasks still run, but Release doesn't wait for
+// them; see Wait.
 func (p *core[T]) Release() { p.close() }
 
 // close closes the pool and reports whether it was open. drained is closed when the last task and the last worker have ended.
@@ -22,7 +22,7 @@ func (p *core[T]) close() (drained <-chan struct{}, wasOpen bool) {
 	p.stopTickLocked()
 	p.refused += uint64(p.waiters.n)
 	p.waiters.release(ErrPoolClosed)
-	// If tasks are queued, a worker is on its way to them, and starts others if they are needed.
+	// If tasks are queued, some worker is busy or on its way to the queue, and starts further workers if they are needed.
 	retired := p.retireLocked(len(p.parked))
 	p.shrinkLocked()
 	p.signalLocked()
@@ -101,7 +101,7 @@ func (p *core[T]) Reboot() {
 	<-drained
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Another goroutine may have rebooted the pool meanwhile, and even released it again.
+	// While this goroutine waited, another one may have rebooted the pool, and even released it again.
 	if p.drained == drained {
 		p.closed, p.over, p.drained = false, false, make(chan struct{})
 	}

@@ -113,7 +113,7 @@ func TestReboot(t *testing.T) {
 	})
 }
 
-// Tasks that a task submits are run or refused, also during a release.
+// Tasks that a task submits are run or refused, even during a release.
 func TestReleaseFromTask(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 1)

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// measured is the sampling rate of waits: one wait in measured is measured.
+	// measured is the sampling interval of waits: one wait in 64 is measured.
 	measured = 64
 
 	// waitBuckets is the number of buckets of a WaitHistogram.
 	waitBuckets = 32
 )
 
-// Stats has counters since the pool was made, and the pool's current state.
+// Stats holds counters, which began when the pool was made, and the pool's current state.
 type Stats struct {
 	Submitted uint64 // accepted tasks
 	Done      uint64 // tasks that returned
@@ -67,7 +67,7 @@ func (h *WaitHistogram) Quantile(q float64) time.Duration {
 	return h.Bound(len(h) - 1)
 }
 
-// measureLocked counts the wait of a task that starts.
+// measureLocked counts the wait of a task that starts now and was submitted at since.
 func (p *core[T]) measureLocked(since clock.Nanos) {
 	p.waited[min(bits.Len64(uint64(clock.Nanotime().Sub(since))>>10), waitBuckets-1)]++
 }

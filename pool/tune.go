@@ -2,7 +2,7 @@ package pool
 
 import "slices"
 
-// Tune changes the capacity. If the capacity rises, the submitters that have waited longest get in at once. If it falls,
+// Tune changes the capacity. If the capacity rises, the submitters that have waited longest are admitted at once. If it falls,
 // surplus idle workers end at once; running tasks go on, and no task starts until fewer run than the new capacity. Tune has no
 // effect on a pool without a limit, or if size isn't positive.
 func (p *core[T]) Tune(size int) {
@@ -24,7 +24,7 @@ func (p *core[T]) Tune(size int) {
 }
 
 // Warm starts workers until there are n, or as many as the pool allows, so that the first tasks needn't wait for them to start.
-// The workers expire as others do. Warm has no effect on a closed pool.
+// These workers expire like all others. Warm has no effect on a closed pool.
 func (p *core[T]) Warm(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,14 +44,15 @@ func (p *core[T]) Warm(n int) {
 	if len(cold) == 0 {
 		return
 	}
-	// They go below the workers that are in use, but above those that expire at the end of the period.
+	// The new workers go above the p.low workers that expire at the end of the period, but below those that were used in this
+	// period.
 	p.parked = slices.Insert(p.parked, p.low, cold...)
 	if !p.ticking {
 		p.tickLocked()
 	}
 }
 
-// growLocked adapts the number of workers to the fill of the queue after a task was added.
+// growLocked adapts target to the fill of the queue after a task was added.
 func (p *core[T]) growLocked() {
 	g := &p.opts.Growth
 	fill := float64(p.queue.n) / float64(p.opts.QueueSize)

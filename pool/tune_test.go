@@ -62,7 +62,7 @@ func TestTuneDownBusy(t *testing.T) {
 	})
 }
 
-// The same holds if the queue has room for a waiter's task while too many tasks run.
+// After Tune to less than the number of running tasks, an admitted waiter's task in the queue doesn't start too early, either.
 func TestTuneDownBusyWithQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 4, WithQueueSize(3))
@@ -170,9 +170,9 @@ func TestGrowth(t *testing.T) {
 			want(t, "busy", p.Stats().Busy, wanted)
 		}
 		busy(8, 2) // the queue has 6
-		busy(1, 4) // it had 7, and has 5
+		busy(1, 4) // the queue had 7, and has 5
 		busy(1, 4)
-		busy(1, 6) // the same again
+		busy(1, 6) // the queue again had 7, and has 5
 		busy(2, 7) // a step that the capacity cuts short
 		close(gate)
 		synctest.Wait()

@@ -10,15 +10,15 @@ import (
 // takes the waiter off the list owns it until that goroutine has sent to ready. From then on the submitter owns it.
 type waiter[T any] struct {
 	task T
-	// bare says that the submitter wants only a place for the task, and queues the task itself.
+	// bare says that the submitter needs only a place for the task, and queues the task itself.
 	bare bool
 	// err is why the task was refused.
 	err error
-	// since is when the wait began if the wait is measured, or else 0.
+	// since is when the wait began, if the wait is measured, otherwise 0.
 	since clock.Nanos
-	// home is the index of the MultiPool's pool whose count of waiters includes this one.
+	// home is the index of the pool that the MultiPool's strategy has chosen. This waiter counts as one of that pool's waiters.
 	home int
-	// ready gets a value when the wait is over. Its capacity is 1, so no sender waits.
+	// ready receives a value when the wait ends. Its capacity is 1, so the sender never blocks.
 	ready chan struct{}
 
 	listed     bool
@@ -37,12 +37,12 @@ func (w *waiter[T]) await(ctx context.Context, from interface{ leave(*waiter[T])
 		if from.leave(w) {
 			w.err = ctx.Err()
 		} else {
-			<-w.ready // the goroutine that took w off the list has decided
+			<-w.ready // the goroutine that took w off the list has decided the result, and sends to ready
 		}
 	}
 }
 
-// waitList holds waiters in the order in which they came. The zero waitList is empty and ready for use.
+// waitList is a list of waiters, the one that has waited longest first. The zero waitList is empty and ready for use.
 type waitList[T any] struct {
 	first, last *waiter[T]
 	n           int

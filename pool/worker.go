@@ -9,42 +9,44 @@ import (
 )
 
 const (
-	// minTurns is how many submitters a worker admits before it yields, so that they run. Without yields it could keep a processor until
-	// all waiters are served, and then they would all submit again at once. At this number a yield hardly adds to the cost of a task.
+	// minTurns is how many submitters a worker admits before it yields, so that they run. Without yields the worker could keep its
+	// processor until all waiters are served, which would then all submit again at the same moment. One yield in 16 tasks hardly adds to
+	// the cost of a task.
 	minTurns = 16
 
-	// If tasks take longTask or longer, a worker yields whenever it has admitted a submitter. Otherwise the submitter would wait for the
-	// worker's processor until the task ends, even if another worker and its processor have nothing to do.
+	// If tasks take longTask or longer, a worker yields after each submitter that it admits. Otherwise the submitter would wait for the
+	// worker's processor until the worker's next task ends, even if another processor is idle.
 	longTask = 5 * time.Microsecond
 
-	// When a worker yields for each submitter, it times one yield in timedYields, and the task after that yield.
+	// While a worker yields for each submitter, it times only one in timedYields yields, and the task after a timed yield.
 	timedYields = 16
 
-	// maxTurns is how many submitters a worker admits at most before it yields, if yielding is slow. A yield takes slowYield or longer if
-	// other goroutines want the processor.
+	// maxTurns is the largest number of submitters that a worker admits before it yields. The number rises while yields are slow: a yield
+	// takes slowYield or longer if other goroutines compete for the processor.
 	maxTurns  = 1 << 14
 	slowYield = time.Millisecond
 )
 
 // worker is a goroutine that runs tasks. It is parked, searching, busy, or ending.
 type worker struct {
-	// wake ends the wait of a parked worker. Only the goroutine that has taken the worker off the stack sends, and only once. So with
-	// wake's capacity of 1 no send waits. wake is nil until the worker parks for the first time.
+	// wake ends the wait of a parked worker. Only the goroutine that has taken the worker off the stack sends, and only once. The
+	// capacity of wake is 1, so the send never blocks. wake is nil until the worker parks for the first time.
 	wake chan struct{}
-	// retire tells a woken worker, which no longer counts, to end. It is stored before the send to wake.
+	// retire tells a woken worker, which is no longer counted, to end. It is stored before the send to wake.
 	retire bool
-	// started says that the worker has a goroutine. It belongs to the goroutine that has made the worker, or has taken it off the
-	// stack.
+	// started says that the worker has a goroutine. Only the goroutine that has made the worker, or has taken it off the stack,
+	// uses started.
 	started bool
-	// idle says that the worker's goroutine begins parked. It is stored before the goroutine starts.
+	// idle says that the worker is already parked when its goroutine starts. It is stored before the goroutine starts.
 	idle bool
-	// admitted counts the submitters that the worker has admitted since it last yielded. It belongs to the worker's goroutine.
+	// admitted counts the submitters that the worker has admitted since it last yielded. Only the worker's goroutine uses it.
 	admitted int
-	// yields counts the worker's yields. timedAt is when the task began whose length is measured, 0 for none. Both belong to the worker's
-	// goroutine.
+	// yields counts the worker's yields. timedAt is the start of the running task if its duration is measured, 0 otherwise. Only the
+	// worker's goroutine uses yields and timedAt.
 	yields  uint
 	timedAt clock.Nanos
-	// ending says that the goroutine ends as it should, and not because of its task. It belongs to the worker's goroutine.
+	// ending says that the goroutine ends normally, and not because its task has panicked or called runtime.Goexit. Only the
+	// worker's goroutine uses it.
 	ending bool
 }
 
@@ -111,8 +113,8 @@ func (p *core[T]) next(w *worker) (task T, ok bool) {
 	return p.park(w, nil)
 }
 
-// nextAdmitted is the rest of next if a waiter has got the place of the worker's task. The caller holds the lock, and nextAdmitted
-// releases it.
+// nextAdmitted completes next if a waiter has been given the place of the worker's task. The caller holds the lock, and
+// nextAdmitted releases it.
 func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	w.admitted++
 	yield := w.admitted >= p.turns
@@ -141,8 +143,8 @@ func (p *core[T]) nextAdmitted(w *worker, admitted *waiter[T]) (task T, ok bool)
 	return p.park(w, admitted)
 }
 
-// yield lets the admitted submitter run, and others that wait for the processor, before the worker takes its next task. The caller holds
-// the lock, and yield releases it.
+// yield lets the admitted submitter, and other goroutines that wait for the processor, run before the worker takes its next task. The
+// caller holds the lock, and yield releases it.
 func (p *core[T]) yield(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	w.admitted = 0
 	w.yields++
@@ -152,7 +154,7 @@ func (p *core[T]) yield(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	}
 	searches := !p.searching
 	if !searches && !p.longTasks {
-		// Another worker is already searching, and the scheduler will run it in its turn.
+		// Another worker is already searching, so this one can park instead of coming back for the queue.
 		return p.park(w, admitted)
 	}
 	p.searching = true
@@ -171,7 +173,7 @@ func (p *core[T]) yield(w *worker, admitted *waiter[T]) (task T, ok bool) {
 }
 
 // park parks a worker that has no task, and wakes the waiter that the worker has admitted, if any. The caller holds the lock, and park
-// releases it. park returns when the worker has got a task, or returns false if the worker must end.
+// releases it. park returns the worker's next task when there is one, or false if the worker must end.
 func (p *core[T]) park(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	parked := p.parkLocked(w)
 	p.mu.Unlock()
@@ -187,7 +189,7 @@ func (p *core[T]) park(w *worker, admitted *waiter[T]) (task T, ok bool) {
 	return p.search(w)
 }
 
-// adaptLocked adapts turns to the length of tasks, and to the length of the last yield, from its beginning until a searching worker came.
+// adaptLocked adapts turns to the duration of tasks and of the last yield. A yield lasts until a searching worker reaches the queue.
 func (p *core[T]) adaptLocked() {
 	fewest := minTurns
 	if p.longTasks {
@@ -201,15 +203,15 @@ func (p *core[T]) adaptLocked() {
 	p.yieldedAt = 0
 }
 
-// search takes the task at the queue's head for a searching worker. If other workers have taken all tasks, the worker parks again.
-// search returns false if the worker must end.
+// search returns the task at the queue's head to a searching worker. If other workers have taken all tasks, the worker parks
+// again. search returns false if the worker must end.
 func (p *core[T]) search(w *worker) (task T, ok bool) {
 	p.mu.Lock()
 	p.foundLocked()
 	return p.take(w)
 }
 
-// foundLocked ends the search of a worker that has come to the queue.
+// foundLocked ends the search of a worker that has reached the queue.
 func (p *core[T]) foundLocked() {
 	p.searching = false
 	if p.yieldedAt != 0 {
@@ -217,8 +219,8 @@ func (p *core[T]) foundLocked() {
 	}
 }
 
-// take takes the task at the queue's head. If the queue is empty, it parks the worker until the worker has got a task. take returns false
-// if the worker must end. The caller holds the lock, and take releases it.
+// take removes and returns the task at the queue's head. If there is no task that may run, it parks the worker until there is one. take
+// returns false if the worker must end. The caller holds the lock, and take releases it.
 func (p *core[T]) take(w *worker) (task T, ok bool) {
 	for {
 		if p.queue.n > 0 && p.busy < p.target {
@@ -241,7 +243,7 @@ func (p *core[T]) take(w *worker) (task T, ok bool) {
 	}
 }
 
-// parkLocked puts a worker without a task on the stack. It returns false if the worker must end; the worker no longer counts then.
+// parkLocked puts a worker without a task on the stack. It returns false if the worker must end; that worker is no longer counted.
 func (p *core[T]) parkLocked(w *worker) bool {
 	if p.closed || p.workers > p.target {
 		p.workers--
@@ -257,7 +259,8 @@ func (p *core[T]) parkLocked(w *worker) bool {
 	return true
 }
 
-// retireLocked takes the n workers that were parked longest off the stack and out of the count. The caller must pass them to retire.
+// retireLocked removes the n workers that have been parked longest from the stack, and stops counting them as workers. The caller
+// must pass them to retire.
 func (p *core[T]) retireLocked(n int) []*worker {
 	n = min(n, len(p.parked))
 	if n <= 0 {
@@ -285,7 +288,7 @@ func retire(workers []*worker) {
 func (p *core[T]) end(w *worker) {
 	if !w.ending {
 		p.endTask()
-		// Deferred, since the handler may call runtime.Goexit as well.
+		// Deferred, since the panic handler may call runtime.Goexit.
 		defer p.goroutineEnded()
 		if value := recover(); value != nil {
 			p.handlePanic(value)
@@ -297,7 +300,7 @@ func (p *core[T]) end(w *worker) {
 	p.goroutineEnded()
 }
 
-// endTask stops counting a task that panicked or called runtime.Goexit, and its worker. Another task may take the place at once.
+// endTask stops counting a task that panicked or called runtime.Goexit, and its worker. Another task may use its place at once.
 func (p *core[T]) endTask() {
 	p.mu.Lock()
 	p.panicked++

@@ -17,7 +17,8 @@ import (
 
 func faulty() { panic("faulty's own panic") }
 
-// The panic handler gets the value as it was, while the stack still shows the fault. The task no longer counts, and its place is free.
+// The panic handler receives the original value, while the stack still shows where the panic began. By then the task isn't counted any
+// more, and its place is free.
 func TestPanicHandler(t *testing.T) {
 	type report struct {
 		value   any
@@ -54,7 +55,7 @@ func TestPanicIsLogged(t *testing.T) {
 	}
 }
 
-// A pool of one goes on after ten panics, while submitters wait.
+// A pool with the capacity 1 continues after ten panics, while submitters wait.
 func TestPanicsDontStall(t *testing.T) {
 	for _, fault := range []struct {
 		what string
@@ -81,7 +82,7 @@ func TestPanicsDontStall(t *testing.T) {
 	}
 }
 
-// A release that waits also waits for panic handlers, even for a handler that ends its goroutine.
+// A release that waits also waits for panic handlers, even for a handler that calls runtime.Goexit.
 func TestReleaseWaitsForPanicHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		handled := false
@@ -109,7 +110,7 @@ func TestOneSearchingWorker(t *testing.T) {
 	})
 }
 
-// If tasks wait for each other, each of them gets a worker.
+// If tasks wait for each other, each of them runs on its own worker.
 func TestTasksThatMeet(t *testing.T) {
 	const n = 200
 	p := newPool(t, n)
@@ -158,7 +159,7 @@ func goroutineID() string {
 	return fmt.Sprint(n)
 }
 
-// If a yield takes long, workers yield less often, and more often again when it no longer does.
+// If yields take long, workers yield less often. When yields become short again, workers yield more often again.
 func TestTurnsAdapt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 1)
@@ -200,7 +201,7 @@ func TestLongTasks(t *testing.T) {
 			took time.Duration
 			want int
 		}{{longTask, 1}, {longTask / 2, minTurns}, {time.Second, 1}} {
-			for range 40 * timedYields { // two workers, each of which times one in timedYields
+			for range 40 * timedYields { // two workers, and each times one in timedYields of its yields
 				must(t, p.Submit(func() { time.Sleep(task.took) }))
 			}
 			synctest.Wait()

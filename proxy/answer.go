@@ -8,16 +8,18 @@ import (
 	"strings"
 )
 
-// answer is the ResponseWriter for the answer of an upstream. Its header has the fields that middleware has set.
+// answer is the ResponseWriter through which ReverseProxy sends an upstream's answer. At first its header has the fields that
+// middleware has set.
 type answer struct {
 	http.ResponseWriter
 	proxy *Proxy
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the wrapped ResponseWriter, for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. ReverseProxy passes on interim answers with all their fields.
+// WriteHeader implements http.ResponseWriter. It removes hop-by-hop fields from interim answers, because ReverseProxy passes
+// these on with all their fields.
 func (a *answer) WriteHeader(status int) {
 	if status < 200 {
 		removeHopByHop(a.Header())
@@ -38,7 +40,8 @@ func removeHopByHop(h http.Header) {
 	}
 }
 
-// modify is the ModifyResponse of ReverseProxy. After it, ReverseProxy adds the fields of r to the header.
+// modify is ReverseProxy's ModifyResponse. Afterwards ReverseProxy adds the fields of r to the header, so modify first deletes
+// the middleware's fields that the upstream's fields replace.
 func (a *answer) modify(r *http.Response) error {
 	if r.StatusCode < 100 || r.StatusCode > 599 { // RFC 9110, section 15: other statuses are invalid
 		return fmt.Errorf("proxy: the upstream's status is %d", r.StatusCode)

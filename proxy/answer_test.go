@@ -44,8 +44,8 @@ func rawUpstream(t testing.TB, answer string) string {
 	return "http://" + ln.Addr().String()
 }
 
-// rawH2Upstream is an upstream of HTTP/2 that answers requests with the given blocks of fields. These are interim answers, if any, then the
-// final answer, and, behind the body "body", the trailer.
+// rawH2Upstream is an upstream of HTTP/2 that answers requests with the given blocks of fields. The blocks are any interim answers, then
+// the final answer and, after the body "body", the trailer.
 func rawH2Upstream(t testing.TB, blocks ...[]string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +97,7 @@ func rawH2Upstream(t testing.TB, blocks ...[]string) string {
 var ownFields = [][2]string{{"Content-Security-Policy", "default-src 'self'"}, {"X-Frame-Options", "DENY"}, {"Access-Control-Allow-Origin", "https://a.example"},
 	{"Access-Control-Allow-Credentials", "true"}, {"Vary", "Origin"}, {"X-Request-Id", "1"}, {"Set-Cookie", "own=1"}}
 
-// newOwnFront is a proxy behind such middleware, and a client for it.
+// newOwnFront starts a proxy behind middleware that sets ownFields, and returns it with a client.
 func newOwnFront(t testing.TB, client protocol, options proxy.Options) *h2Front {
 	t.Helper()
 	options.Logger = quiet
@@ -116,7 +116,7 @@ func newOwnFront(t testing.TB, client protocol, options proxy.Options) *h2Front 
 	return &h2Front{t: t, client: &http.Client{Transport: transport}, url: "http://" + tcptest.Serve(t, s)}
 }
 
-// connectionFields are about the upstream's connection in every answer, whatever Connection says.
+// connectionFields are fields that always concern the upstream's connection, whether Connection lists them or not.
 const connectionFields = "connection=X-Hop;x-hop=1;proxy-authenticate=Basic;keep-alive=timeout=5;proxy-connection=close;transfer-encoding=chunked;upgrade=h2c;te=trailers;" +
 	"trailer=X-Late"
 
@@ -184,8 +184,8 @@ func TestInterimAnswers(t *testing.T) {
 	}
 }
 
-// A field that isn't a list has one value, the upstream's if the upstream sets it. The fields of CORS all come from one side. Fields that
-// are lists come from both sides.
+// A field that isn't a list has one value, the upstream's if the upstream sets it. All CORS fields come either from the upstream or from
+// the middleware. Fields that are lists have the values of both.
 func TestOneValue(t *testing.T) {
 	upstream := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Frame-Options", "SAMEORIGIN")

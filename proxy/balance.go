@@ -19,7 +19,7 @@ import (
 
 var errNoUpstream = filo.Error(503, "no upstream server is available")
 
-// upstream is one of the servers that requests go to.
+// upstream is one of the servers to which requests are sent.
 type upstream struct {
 	url    *url.URL
 	active atomic.Int64 // requests that the upstream is serving
@@ -27,17 +27,17 @@ type upstream struct {
 
 	mu       sync.Mutex
 	failures int       // failures in a row; guarded by mu
-	until    time.Time // the upstream is left alone until then; guarded by mu
+	until    time.Time // the upstream is avoided until then; guarded by mu
 }
 
-// resting reports whether the upstream is left alone because it has failed.
+// resting reports whether the upstream is avoided because attempts have failed.
 func (u *upstream) resting(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return now.Before(u.until)
 }
 
-// note records how an attempt ended, and reports whether the upstream is left alone from now on.
+// note records how an attempt ended, and reports whether the upstream is avoided from now on.
 func (u *upstream) note(failed bool, options *Options) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -53,8 +53,8 @@ func (u *upstream) note(failed bool, options *Options) bool {
 	return true
 }
 
-// endRest lets an upstream that was left alone have requests again. Its count of failures stays: an upstream that fails requests may still
-// pass checks.
+// endRest makes an avoided upstream available again. It keeps the count of failures, because an upstream that fails requests may still
+// pass health checks.
 func (u *upstream) endRest() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -62,7 +62,7 @@ func (u *upstream) endRest() {
 }
 
 // pick returns the upstream for an attempt, nil if all are sick. It prefers upstreams that weren't tried before, and among these the
-// upstreams that don't rest.
+// upstreams that aren't resting.
 func (p *Proxy) pick(tried map[*upstream]bool) *upstream {
 	now := time.Now()
 	first := int((p.turn.Add(1) - 1) % uint32(len(p.upstreams)))
@@ -98,7 +98,7 @@ type balancer Proxy
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := (*Proxy)(b)
 	if r.Body != nil && r.Body != http.NoBody {
-		r = r.WithContext(r.Context()) // the caller's request must stay as it is
+		r = r.WithContext(r.Context()) // the caller's request must not change
 		r.Body = &clientBody{ReadCloser: r.Body}
 	}
 	body, err := p.replayable(r)
@@ -125,7 +125,8 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// replayable reads the request's body, if it is small enough to be kept. If so, body is non-nil, even for an empty body.
+// replayable reads the request's body if it is small enough to be sent again. It returns nil for a body that can't be sent again,
+// but an empty slice for an empty body.
 func (p *Proxy) replayable(r *http.Request) ([]byte, error) {
 	switch {
 	case r.Body == nil || r.Body == http.NoBody:
@@ -164,13 +165,13 @@ func (p *Proxy) attempt(r *http.Request, u *upstream, body []byte) (*http.Respon
 	return response, nil
 }
 
-// joinPath returns the path of a request at an upstream.
+// joinPath appends the path of a request to the path of an upstream's URL.
 func joinPath(base, at *url.URL) (path, rawPath string) {
 	if base.Path == "" || base.Path == "/" {
 		return at.Path, at.RawPath
 	}
 	if at.Path == "" {
-		at = &url.URL{Path: "/"} // RFC 9110, section 4.2.3: http://host is http://host/
+		at = &url.URL{Path: "/"} // RFC 9110, section 4.2.3: http://host means the same as http://host/
 	}
 	path = strings.TrimSuffix(base.Path, "/") + at.Path
 	if base.RawPath == "" && at.RawPath == "" {
@@ -185,18 +186,18 @@ func mayRepeat(r *http.Request, body []byte, err error) bool {
 		return false
 	}
 	if isDialError(err) {
-		return true // nothing of it was sent
+		return true // no part of the request was sent
 	}
 	var timeout net.Error
 	return isIdempotent(r) && !(errors.As(err, &timeout) && timeout.Timeout())
 }
 
-// isIdempotent reports whether sending a request twice means the same as once.
+// isIdempotent reports whether sending a request twice has the same effect as sending it once.
 func isIdempotent(r *http.Request) bool {
 	return syntax.IsIdempotent(r.Method) || r.Header.Get("Idempotency-Key") != ""
 }
 
-// isUpstreams reports whether an error is the upstream's, and not that of the client or its request.
+// isUpstreams reports whether the upstream has caused an error, and not the client or its request.
 func isUpstreams(ctx context.Context, err error) bool {
 	var known *filo.HTTPError
 	return ctx.Err() == nil && !errors.As(err, &known)
@@ -208,8 +209,8 @@ func isDialError(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// counted returns a body whose Close subtracts the request from those that the upstream is serving. The body of a 101 answer can also be
-// written to.
+// counted wraps an answer's body so that Close subtracts the request from those that the upstream is serving. The body of a 101 answer
+// is a connection, so the wrapped body must still be an io.Writer.
 func (u *upstream) counted(body io.ReadCloser) io.ReadCloser {
 	end := sync.OnceFunc(func() { u.active.Add(-1) })
 	if conn, ok := body.(io.ReadWriteCloser); ok {

@@ -45,7 +45,7 @@ func (b *clientBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// clientsOr returns the error of reading the client's body if that error has made the attempt to send r fail, or else err.
+// clientsOr returns the error of reading the client's body if that is why the attempt to send r failed, otherwise err.
 func clientsOr(r *http.Request, err error) error {
 	b, ok := r.Body.(*clientBody)
 	if !ok {
@@ -56,7 +56,7 @@ func clientsOr(r *http.Request, err error) error {
 	var known *filo.HTTPError
 	switch {
 	case b.err == nil && !b.ended && errors.Is(context.Cause(r.Context()), filo.ErrClientGone):
-		// The read that fails ends the context, and so the attempt, perhaps before the error is stored here.
+		// A failed read ends the context, and thereby the attempt, perhaps before Read has stored the error in b.err.
 	case b.err == nil:
 		return err
 	case errors.As(b.err, &known):

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// A client's mistake is answered with a client error, and no upstream is left alone because of it.
+// A client's mistake is answered with a 4xx error, and doesn't make the proxy avoid an upstream.
 func TestClientsFault(t *testing.T) {
 	const head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
 	for _, test := range []struct {
@@ -29,7 +29,7 @@ func TestClientsFault(t *testing.T) {
 		{"no name of a trailer field", head + "Transfer-Encoding: chunked\r\nTrailer: a b, X-Sum\r\n\r\n1\r\na\r\n0\r\nX-Sum: 7\r\n\r\n", proxy.Options{}, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var counts [2]atomic.Int32 // of GET
+			var counts [2]atomic.Int32 // how many GET requests each upstream got
 			for i := range counts {
 				test.options.Upstreams = append(test.options.Upstreams, backend(t, func(w http.ResponseWriter, r *http.Request) {
 					if r.Method == "GET" {
@@ -55,7 +55,8 @@ func TestClientsFault(t *testing.T) {
 	}
 }
 
-// If an upstream breaks off while the proxy sends it a body, the upstream has failed, and not the client.
+// If an upstream closes its connection while the proxy sends it a body, that counts as the upstream's failure, and not as the
+// client's.
 func TestUpstreamsFault(t *testing.T) {
 	var asked atomic.Int32
 	bad := backend(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) })

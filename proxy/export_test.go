@@ -5,10 +5,11 @@ import (
 	"crypto/x509"
 )
 
-// SetTurn makes n the number of attempts that were made so far.
+// SetTurn sets the number of attempts made so far to n.
 func (p *Proxy) SetTurn(n uint32) { p.turn.Store(n) }
 
-// TrustRoots makes the proxy's own transport trust upstreams by these authorities. It must be called before the first request.
+// TrustRoots makes the proxy's own transport trust certificates of upstreams that these authorities have signed. It must be
+// called before the first request.
 func (p *Proxy) TrustRoots(roots *x509.CertPool) {
 	p.transport.(*transport).usual.TLSClientConfig = &tls.Config{RootCAs: roots}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/forwarding"
 )
 
-// passedOn are the fields from trusted proxies that aren't dropped.
+// passedOn are the fields that are kept if a trusted proxy has sent them.
 var passedOn = [...]string{"X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix"}
 
 // rewrite makes the request for an upstream.
@@ -28,8 +28,8 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.URL.RawQuery = upstreamQuery(r.In.URL.RawQuery) // ReverseProxy may have dropped parameters of r.Out's query
 
 	if r.Out.Body != nil {
-		// ReverseProxy hides Close of the client's body. But an answer can end before the request only if Close ends the Read that waits
-		// for the client, since an HTTP/2 transport waits for that Read.
+		// ReverseProxy hides the Close of the client's body, which an HTTP/2 transport needs when an answer ends before its request's
+		// body: the transport waits for its Read of the body, and only Close ends a Read that waits for the client.
 		r.Out.Body = r.In.Body
 	}
 	r.Out.Trailer = r.In.Trailer // the body's reader sets trailer fields in this map at the end of the body, so it must not be a copy
@@ -60,8 +60,8 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// saysSomething reports whether a list has an element. Without one, middleware.RealIP in front of the proxy takes host and scheme from the
-// request itself, and an upstream must see the same.
+// saysSomething reports whether the list in a field has an element. If it has none, middleware.RealIP in front of the proxy takes host and
+// scheme from the request itself, and the upstream must see the same values.
 func saysSomething(values []string) bool {
 	return slices.ContainsFunc(values, func(value string) bool { return strings.Trim(value, ", \t") != "" })
 }

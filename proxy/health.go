@@ -19,7 +19,7 @@ type HealthCheck struct {
 	Path string
 	// Interval is the time between one check and the next. Default 10 s.
 	Interval time.Duration
-	// Timeout is the maximum time for an upstream's answer. Default 2 s.
+	// Timeout is the maximum time until an upstream has answered a check. Default 2 s.
 	Timeout time.Duration
 }
 
@@ -34,7 +34,7 @@ func (h *HealthCheck) setDefaults() {
 	}
 }
 
-// startChecks starts a goroutine for each upstream, which runs until Close.
+// startChecks starts a goroutine for each upstream, which checks the upstream until Close.
 func (p *Proxy) startChecks() {
 	for _, u := range p.upstreams {
 		p.checks.Go(func() {
@@ -52,7 +52,7 @@ func (p *Proxy) startChecks() {
 	}
 }
 
-// check sends an upstream a health check.
+// check sends a health check to an upstream, and records the result.
 func (p *Proxy) check(u *upstream) {
 	err := p.ask(u)
 	if p.closing.Err() != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// protocol is what a client or an upstream speaks.
+// protocol is the protocol that a client or an upstream speaks.
 type protocol string
 
 const (
@@ -33,7 +33,7 @@ const (
 	h2TLS protocol = "h2 over TLS"
 )
 
-// version returns the version of HTTP that a request by this protocol has.
+// version returns the HTTP version of a request with this protocol.
 func (p protocol) version() string {
 	if p == http1 {
 		return "HTTP/1.1"
@@ -105,7 +105,7 @@ func newH2Front(t testing.TB, client, upstream protocol, options proxy.Options, 
 	return f
 }
 
-// request makes a request whose context ends after patience, so that no test hangs.
+// request makes a request whose context ends after the duration patience, so that no test hangs.
 func (f *h2Front) request(method, path string, body io.Reader) *http.Request {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -141,7 +141,7 @@ var (
 	version = []protocol{h2c, h2TLS} // the protocols of HTTP/2
 )
 
-// Bodies, fields, trailers and interim answers arrive whatever protocols the two sides speak. Fields about a connection aren't passed on.
+// Bodies, fields, trailers and interim answers arrive whatever protocols the two sides speak. Hop-by-hop fields aren't passed on.
 func TestHTTP2PassesOn(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 40<<10)
 	eachPair(t, every, every, func(t *testing.T, client, upstream protocol) {
@@ -172,7 +172,7 @@ func TestHTTP2PassesOn(t *testing.T) {
 			w.Header().Set("X-Announced", "7")
 			w.Header().Set(http.TrailerPrefix+"X-Late", "8")
 		})
-		r := f.request("POST", "/a%2Cb?x=1", io.MultiReader(bytes.NewReader(large))) // whose length isn't known
+		r := f.request("POST", "/a%2Cb?x=1", io.MultiReader(bytes.NewReader(large))) // the body's length isn't known
 		r.Host = "front.example"
 		r.Trailer = http.Header{"X-Sum": {"9"}, "X-Real-Ip": {"192.0.2.1"}} // the latter is a false claim
 		r.Header.Set("Via", "1.0 fred")
@@ -241,7 +241,7 @@ func TestHTTP2BothWays(t *testing.T) {
 	eachPair(t, version, version, func(t *testing.T, client, upstream protocol) {
 		f := newH2Front(t, client, upstream, proxy.Options{}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
-			w.(http.Flusher).Flush() // before anything was sent
+			w.(http.Flusher).Flush() // before the handler has written anything
 			for lines := bufio.NewScanner(r.Body); lines.Scan(); {
 				fmt.Fprintln(w, strings.ToUpper(lines.Text()))
 				w.(http.Flusher).Flush()
@@ -249,7 +249,7 @@ func TestHTTP2BothWays(t *testing.T) {
 			w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
 		})
 		var all sync.WaitGroup
-		for stream := range 8 { // on one connection
+		for stream := range 8 { // all streams use one connection
 			all.Go(func() {
 				body, send := io.Pipe()
 				r := f.request("POST", "/chat.Chat/Talk", body)
@@ -282,8 +282,8 @@ func TestHTTP2BothWays(t *testing.T) {
 	})
 }
 
-// If the upstream ends a call early, by an answer, an error or an answer that the proxy refuses, the call ends for the client too, although
-// the client goes on sending.
+// If the upstream ends a request early, with a complete answer, an error or an invalid answer, the request also ends for the client,
+// although the client continues to send.
 func TestHTTP2EndsEarly(t *testing.T) {
 	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
 		f := newH2Front(t, client, upstream, proxy.Options{ModifyResponse: func(r *http.Response) error {
@@ -316,7 +316,7 @@ func TestHTTP2EndsEarly(t *testing.T) {
 			if status := response.Trailer.Get("Grpc-Status"); want == 200 && status != "16" {
 				t.Errorf("%s: the trailer is %v", path, response.Trailer)
 			}
-			send.Close() // only now
+			send.Close() // only after the answer has ended
 		}
 	})
 }
@@ -335,7 +335,8 @@ func TestHTTP2TrailersOnly(t *testing.T) {
 	})
 }
 
-// When the client gives up a request, before or after the answer's head, the proxy gives it up at the upstream. Other requests go on.
+// When the client cancels a request, before or after the answer's head, the proxy cancels its request to the upstream. Other requests
+// continue.
 func TestHTTP2Cancel(t *testing.T) {
 	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
 		asked, ended := make(chan bool, 1), make(chan error, 1)
@@ -344,7 +345,7 @@ func TestHTTP2Cancel(t *testing.T) {
 				return
 			}
 			if r.URL.Path == "/head" {
-				http.NewResponseController(w).EnableFullDuplex() // or HTTP/1.1 reads the body first
+				http.NewResponseController(w).EnableFullDuplex() // otherwise net/http reads the body first over HTTP/1.1
 				w.(http.Flusher).Flush()
 			}
 			asked <- true
@@ -357,13 +358,13 @@ func TestHTTP2Cancel(t *testing.T) {
 		})
 		for _, test := range []struct {
 			path string
-			body bool // the client goes on sending
+			body bool // the client continues to send a body
 		}{{"/", false}, {"/head", false}, {"/head", true}, {"/", true}} {
 			ctx, cancel := context.WithCancel(context.Background())
 			r := f.request("GET", test.path, nil)
 			if test.body {
 				body, send := io.Pipe()
-				defer context.AfterFunc(ctx, func() { // net/http's client doesn't look at ctx while it reads a body and has the answer's head
+				defer context.AfterFunc(ctx, func() { // net/http's client ignores ctx while it reads a request's body after the answer's head
 					send.CloseWithError(ctx.Err())
 				})()
 				go io.WriteString(send, "a part")
@@ -392,7 +393,7 @@ func TestHTTP2Cancel(t *testing.T) {
 	})
 }
 
-// If an upstream breaks off in the middle of its answer, the client's stream is reset, and no other stream.
+// If an upstream aborts its answer, only the client's stream for that request is reset, and no other stream.
 func TestHTTP2BreaksOff(t *testing.T) {
 	eachPair(t, version, every, func(t *testing.T, client, upstream protocol) {
 		goOn := make(chan bool)
@@ -442,7 +443,7 @@ func TestHTTP2Upgrade(t *testing.T) {
 	}
 }
 
-// If the upstream doesn't speak HTTP/2, the client gets 502, as if the upstream couldn't be reached.
+// If the upstream doesn't speak HTTP/2, the client gets 502.
 func TestHTTP2Refused(t *testing.T) {
 	f := newFront(t, proxy.Options{HTTP2: true, Upstreams: []string{http1.start(t, echo)}})
 	if response, body := f.do("POST", "/", "hello"); response.StatusCode != 502 {
@@ -460,7 +461,7 @@ func TestHTTP2Retries(t *testing.T) {
 	}
 }
 
-// filo is in front of filo, by HTTP/2 on both sides.
+// A filo server is the upstream of a filo proxy, with HTTP/2 on both sides.
 func TestHTTP2FiloBehind(t *testing.T) {
 	s := &filo.Server{Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
 		body, err := c.Body()
@@ -470,7 +471,7 @@ func TestHTTP2FiloBehind(t *testing.T) {
 		stream := c.Stream()
 		c.Response.Trailer.Set("X-Sum", "7")
 		fmt.Fprintf(stream, "%s %s %s", c.Request.Proto(), c.Host(), body)
-		return stream.Flush() // if the answer had a length, the client, which speaks HTTP/1.1, could get no trailer
+		return stream.Flush() // without Flush the answer would have a length, so an HTTP/1.1 client could get no trailer
 	}}
 	address := tcptest.Serve(t, s)
 	f := newFront(t, proxy.Options{HTTP2: true, Upstreams: []string{"http://" + address}})

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// The errors are shared: nothing may change them.
+// These errors are shared by all requests, so they must not be modified.
 var (
 	errTunnel     = filo.Error(501, "this proxy makes no tunnels")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
@@ -39,7 +39,8 @@ func checkQuery(uri *filo.URI) error {
 	return uri.Query().Err()
 }
 
-// upstreamQuery returns the query for an upstream. However the upstream splits it, it finds the same parameters as Ctx.Query.
+// upstreamQuery returns the query for an upstream. Whether the upstream splits a query at ";" or not, it finds the same
+// parameters as Ctx.Query.
 func upstreamQuery(query string) string {
 	if !strings.ContainsAny(query, ";%") {
 		return query
@@ -60,9 +61,9 @@ func upstreamQuery(query string) string {
 	return string(clean)
 }
 
-// hasDotSegment reports whether a server that resolves dot segments (RFC 3986, section 5.2.4) could find one in a decoded path.
-// Some servers resolve them after they have decoded everything, slashes too, or after a proxy in front has decoded once already. Some take
-// a backslash for a slash, ignore what follows a semicolon in a segment, or end a segment at a NUL.
+// hasDotSegment reports whether a server that resolves dot segments (RFC 3986, section 5.2.4) could find one in a decoded path. Some
+// servers resolve dot segments after they have decoded the whole path, including slashes, or after a proxy in front of them has already
+// decoded the path once. Some take a backslash for a slash, ignore what follows a semicolon in a segment, or end a segment at a NUL.
 func hasDotSegment(path []byte) bool {
 	path = decodeAll(path)
 	for len(path) > 0 {

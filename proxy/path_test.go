@@ -25,7 +25,7 @@ func TestPaths(t *testing.T) {
 	f := newFront(t, proxy.Options{EncodedSlashes: true, Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RequestURI)
 	}) + "/app"}})
-	for _, test := range []struct{ target, want string }{ // "" is refused
+	for _, test := range []struct{ target, want string }{ // "" means that the path is refused
 		{"/api/../secret", ""},
 		{"/api/..", ""},
 		{"/api/./x", ""},
@@ -70,8 +70,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// If a guard in front of the proxy takes a part of a path for one segment, the upstream can't take it for a path with several segments. The
-// path is refused, or with EncodedSlashes stays as it was sent.
+// If a guard in front of the proxy takes a part of a path for one segment, the upstream can't take it for a path with several segments.
+// Such a path is refused or, with EncodedSlashes, passed on as it was sent.
 func TestGuardedPaths(t *testing.T) {
 	for _, passes := range []bool{false, true} {
 		p := proxy.New(proxy.Options{EncodedSlashes: passes, Logger: quiet, Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +82,7 @@ func TestGuardedPaths(t *testing.T) {
 		r.Any("/admin/{rest...}", func(*filo.Ctx) error { return filo.Error(401, "") })
 		r.Any("/{page...}", p.Serve)
 		s := servertest.New(t, r.Serve)
-		for _, test := range []struct{ path, want string }{ // "" is refused unless EncodedSlashes is set
+		for _, test := range []struct{ path, want string }{ // "" means that the path is refused unless EncodedSlashes is set
 			{"/admin%2Fx", ""}, {"/admin%2fx", ""}, {"/adm%69n%2Fx", ""}, {"/admin%5Cx", ""}, {"/admin%5cx", ""}, {`/admin\x`, ""},
 			{"/admin%00/x", ""}, {"/admin%2Fusers%2F|", ""}, {"/admin%2F^%20", ""},
 			{"/admin;a/x", "/admin;a/x"}, {"/admin%252Fx", "/admin%252Fx"}, {"/admin%255Cx", "/admin%255Cx"}, {"/admin%2500x", "/admin%2500x"},
@@ -192,8 +192,8 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// However often a path is encoded, the time to check it is proportional to its length. If it were decoded layer by layer, this path would
-// take hours.
+// However many times a path is encoded, the time for checking it is proportional to its length. If it were decoded layer by layer, this
+// path would take hours.
 func TestDeeplyEncodedPath(t *testing.T) {
 	depth := strings.Repeat("25", 1<<19)
 	for path, want := range map[string]bool{"/%" + depth + "2e./x": true, "/%" + depth + "2e.x/": false} {

@@ -9,37 +9,38 @@
 //
 // # What upstreams are told
 //
-// The proxy drops fields by which clients could claim a false identity or a false target, also if X-Real-IP is spelt X_Real_IP: Forwarded
-// and X-Forwarded-*, X-Real-IP and the other names for a client's address, X-Original-*, X-Envoy-*, X-Host, Front-End-Https, client
-// certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-*, Remote-User among them, X-Remote-*,
-// X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it keeps X-Forwarded-For, -Host, -Proto, -Port and
-// -Prefix unless they are empty, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For,
-// X-Forwarded-Host and X-Forwarded-Proto for the upstream. An upstream that uses filo reads them by middleware.RealIP with TrustHost and TrustProto. Without
-// RealIP, it mistakes the host of its own URL for the host that the client has asked for. Then it refuses the forms and WebSockets of the
-// site's own pages. PreserveHost prevents that too.
+// The proxy drops fields by which clients could claim a false identity or a false target, including spellings with underscores such as X_Real_IP:
+// Forwarded and X-Forwarded-*, X-Real-IP and the other names for a client's address, X-Original-*, X-Envoy-*, X-Host, Front-End-Https, client
+// certificates (Client-Cert, X-SSL-*, SSL-Client-*), and the users of authenticating proxies: Remote-* (such as Remote-User), X-Remote-*,
+// X-Auth-Request-*, and those of several products and clouds. From one of TrustedProxies it keeps X-Forwarded-For, -Host, -Proto, -Port and -Prefix
+// unless they are empty, and also Forwarded if Options.Forwarded is set. The proxy itself generates X-Forwarded-For, X-Forwarded-Host and
+// X-Forwarded-Proto for the upstream. An upstream that uses filo reads these fields with middleware.RealIP and its options TrustHost and
+// TrustProto. Without RealIP, it mistakes the host of its own URL for the host that the client has asked for. Then it refuses the forms and
+// WebSockets of the site's own pages. PreserveHost prevents that too.
 //
 // If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the proxy has dropped these
-// fields. If the field has a name of your own, such as X-User, which the proxy can't know, Rewrite must also delete it when nobody is
-// logged in.
+// fields. The proxy doesn't know a field with a name of your own, such as X-User, so Rewrite must also delete such a field when nobody
+// is logged in.
 //
-// The path is appended to the path of the upstream's URL unchanged, including percent-encoding. Only the bytes "<>\^`{|}, which a
-// URI can't hold, are percent-encoded if the client sent them as they are. A path with a dot segment is refused with 400, because it
-// could bypass the routes in front of the proxy, or leave the path of the upstream's URL. That includes dots and slashes that are
+// The path is appended to the path of the upstream's URL unchanged, including percent-encoding. Only the bytes "<>\^`{|}, which a URI
+// can't hold, are percent-encoded if the client sent them unencoded. A path with a dot segment is refused with 400, because it could
+// bypass the routes in front of the proxy, or leave the path of the upstream's URL. That includes dots and slashes that are
 // percent-encoded once or more often, or in overlong UTF-8, a backslash in place of a slash, and dots before a semicolon or NUL.
 // Unless Options.EncodedSlashes is set, a path with %2F, a backslash, %5C or %00 is refused too: a router takes "/admin%2Fx" for one
 // segment, and the upstream may take it for "/admin/x". Paths with a semicolon or %25 are passed on, such as "/admin;a/x" and
-// "/admin%252Fx". An upstream must have guards of its own if it ignores what follows a semicolon in a segment, as Java servers do, or
+// "/admin%252Fx". An upstream must check paths itself if it ignores the part of a segment after a semicolon, as Java servers do, or
 // decodes a path twice.
 //
 // The query is passed on unchanged, except ";", which is sent as "%3B", and "%" without two hexadecimal digits, which is sent as "%25".
-// So upstreams that split a query at ";" find only parameters that Ctx.Query has, too. For the same reason a query with more than 1000
-// parameters is refused with 400. The proxy makes no tunnels: CONNECT gets 501, and a connection is upgraded only to one of Upgrades.
+// As a result, upstreams that split a query at ";" find the same parameters as Ctx.Query. For the same reason a query with more than
+// 1000 parameters is refused with 400. The proxy makes no tunnels: CONNECT gets 501, and a connection is upgraded only to one of
+// Upgrades.
 //
 // # HTTP/2
 //
-// Clients may speak HTTP/2, whatever the upstream speaks: Options.HTTP2 decides that. Trailers, interim answers and cancellation pass
-// through in each combination. The exception is the trailer of an answer with a Content-Length, for which HTTP/1.1 has no place. If
-// both sides speak HTTP/2, a request's body and its answer flow at the same time, as in gRPC's streams:
+// Clients may speak HTTP/2 whatever the upstream speaks. Options.HTTP2 selects the protocol for upstreams. Trailers, interim answers
+// and cancellation pass through in each combination. The exception is the trailer of an answer with a Content-Length, which can't be
+// sent over HTTP/1.1. If both sides speak HTTP/2, a request's body and its answer flow at the same time, as in gRPC's streams:
 //
 //	p := proxy.New(proxy.Options{Upstreams: []string{"http://10.0.0.1:50051"}, HTTP2: true})
 //	r.Handle("/chat.Chat/{method}", func(c *filo.Ctx) error {
@@ -48,19 +49,19 @@
 //		return p.Serve(c)
 //	})
 //
-// A client that sends nothing for ReadTimeout is too slow, also within a stream, and its request ends, unless SetReadDeadline is called.
+// If a client sends nothing for ReadTimeout, even within a stream, its request ends as too slow, unless SetReadDeadline is called.
 //
 // # What clients are told
 //
-// If both the upstream and middleware in front of the proxy set a field, the upstream's value is sent, as a handler's would be. If the
-// upstream sets an Access-Control-* field, it replaces all of the middleware's, since these fields belong together. Set-Cookie, Vary, Link,
-// Server-Timing and Via are sent with the values of both. ModifyResponse can delete a field of the upstream, so that the middleware's value
-// is sent.
+// If both the upstream and middleware in front of the proxy set a field, the upstream's value is sent, just as a handler's value would
+// replace the middleware's. If the upstream sets an Access-Control-* field, its Access-Control-* fields replace all of the middleware's,
+// since these fields belong together. Set-Cookie, Vary, Link, Server-Timing and Via are sent with the values of both. ModifyResponse can
+// delete a field of the upstream, so that the middleware's value is sent.
 //
-// An unreachable upstream or an invalid answer is a 502 error, a timeout is 504, and no available upstream is 503. A request
-// whose body ends early is 400, and doesn't count against the upstream. All are *filo.HTTPError, for the server's ErrorHandler; the cause
-// is logged but not sent to the client. If an upstream fails in the middle of its answer, the proxy aborts the client's connection, so that
-// the client doesn't take the part for a complete answer.
+// An unreachable upstream or an invalid answer is a 502 error, a timeout is 504, and no available upstream is 503. A request whose body
+// ends early is 400, and doesn't count against the upstream. All are *filo.HTTPError, for the server's ErrorHandler; the cause is logged
+// but not sent to the client. If an upstream fails in the middle of its answer, the proxy aborts the client's connection, so that the
+// client doesn't mistake the received part for the whole answer.
 package proxy
 
 import (
@@ -115,8 +116,8 @@ type Options struct {
 	// router "/admin%2Fx" is one segment, outside of the group "/admin". Default off.
 	EncodedSlashes bool
 
-	// TrustedProxies are the addresses of proxies in front of this one. The proxy keeps the fields by which they describe their clients,
-	// and adds to these fields. Default none.
+	// TrustedProxies are the addresses of proxies in front of this one. The proxy keeps the fields in which they describe their clients,
+	// and appends its own values to these fields. Default none.
 	TrustedProxies []netip.Prefix
 
 	// Forwarded also sends a Forwarded field (RFC 7239), besides X-Forwarded-*.
@@ -133,8 +134,8 @@ type Options struct {
 	ResponseTimeout time.Duration
 
 	// Retries is how many more times a request is sent if its connection fails; upstreams that weren't tried come first. A request is
-	// repeated only if its body can be replayed. In addition, its method must be idempotent, or no connection was made, so that the request
-	// can't have arrived. Default 1.
+	// repeated only if its body can be replayed. In addition, its method must be idempotent, or the attempt must have failed to connect, so
+	// that the request can't have arrived. Default 1.
 	Retries int
 
 	// MaxReplayBytes is the maximum size of a body that can be replayed; its length must be announced. The proxy reads it before
@@ -142,7 +143,7 @@ type Options struct {
 	MaxReplayBytes int64
 
 	// MaxFailures is how many attempts in a row must fail before the proxy avoids an upstream, for FailTime or until it passes a
-	// HealthCheck. The proxy still uses it for a request that was already sent to all other upstreams. Default 3, and 10 s.
+	// HealthCheck. The proxy still sends it a request that was already sent to all other upstreams. Default 3, and 10 s.
 	MaxFailures int
 	FailTime    time.Duration
 
@@ -156,13 +157,13 @@ type Options struct {
 	// ModifyResponse changes the upstream's answer. If it returns an error, the client gets 502.
 	ModifyResponse func(*http.Response) error
 
-	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC needs it. Over https it does so with upstreams that choose HTTP/2 in the
-	// TLS handshake, over http with all of them. Upstreams with http must accept HTTP/2 without TLS by prior knowledge (h2c), as filo does
-	// with HTTP2.Unencrypted. Upgraded connections use HTTP/1.1 all the same. Default off: HTTP/1.1 alone. HTTP2 can't be set together with
-	// Transport.
+	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC requires. Over https, the proxy uses HTTP/2 with upstreams that select it
+	// in the TLS handshake; over http, with all upstreams. Upstreams with http must accept unencrypted HTTP/2 with prior knowledge (h2c),
+	// as filo does with HTTP2.Unencrypted. Upgraded connections still use HTTP/1.1. Default off: only HTTP/1.1. HTTP2 can't be set
+	// together with Transport.
 	HTTP2 bool
 
-	// Transport sends the requests. The default is a transport that belongs to the proxy, and that Close closes.
+	// Transport sends the requests. The default is a transport that belongs to the proxy; Close closes its idle connections.
 	Transport http.RoundTripper
 
 	// Logger receives the proxy's records about upstreams. Default slog.Default.
@@ -173,9 +174,9 @@ type Options struct {
 type Balance int
 
 const (
-	// RoundRobin takes the upstreams in turn.
+	// RoundRobin chooses the upstreams in turn.
 	RoundRobin Balance = iota
-	// LeastConnections takes the upstream with the fewest requests and upgraded connections at the moment.
+	// LeastConnections chooses the upstream that currently has the fewest requests and upgraded connections.
 	LeastConnections
 )
 
@@ -208,7 +209,7 @@ func New(options Options) *Proxy {
 		must(err == nil && (at.Scheme == "http" || at.Scheme == "https") && at.Host != "" && at.RawQuery == "" && at.Fragment == "",
 			"an upstream must be a URL such as http://10.0.0.1:8080, without a query: %s", text)
 		must(at.User == nil, "an upstream's URL can't have user information, Rewrite can set Authorization: %s", at.Redacted())
-		at.RawPath = syntax.EscapePath(at.RawPath) // or net/url may encode the decoded path instead
+		at.RawPath = syntax.EscapePath(at.RawPath) // otherwise net/url may encode the decoded path instead
 		p.upstreams = append(p.upstreams, &upstream{url: at})
 	}
 	p.closing, p.close = context.WithCancel(context.Background())
@@ -219,7 +220,7 @@ func New(options Options) *Proxy {
 		Rewrite:      p.rewrite,
 		Transport:    (*balancer)(p),
 		ErrorHandler: p.fail,
-		ErrorLog:     log.New(io.Discard, "", 0), // a failure that it logs also returns an error, or means that a client has left
+		ErrorLog:     log.New(io.Discard, "", 0), // a failure that ReverseProxy logs is also returned as an error, or means that a client has left
 		BufferPool:   &copyBuffers,
 	}
 	p.handler = filo.Offload(adaptor.FromHTTP(http.HandlerFunc(p.serveHTTP)))
@@ -267,7 +268,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 		return err
 	}
 	if len(c.Request.Header.GetBytes("Upgrade")) > 0 {
-		// An upgraded connection is taken over: it ends when the server or the proxy does.
+		// An upgraded connection is hijacked, so its context must end it when the server shuts down or the proxy is closed.
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()
 		defer context.AfterFunc(p.closing, cancel)()
@@ -284,7 +285,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 	return p.handler(c)
 }
 
-// serveHTTP is the handler for net/http's requests and answers.
+// serveHTTP is the proxy as a handler of net/http.
 func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	p.limitUpgrades(r)
 	a, reverse := &answer{w, p}, p.reverse
@@ -302,7 +303,7 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// fail turns an error of the proxy into the error of filo's handler.
+// fail is ReverseProxy's ErrorHandler. It makes filo's handler return the error for the client.
 func (p *Proxy) fail(_ http.ResponseWriter, r *http.Request, err error) {
 	adaptor.Fail(r, problem(r.Context(), err))
 }
@@ -312,7 +313,7 @@ func problem(ctx context.Context, err error) error {
 	var known *filo.HTTPError
 	var timeout net.Error
 	switch {
-	case errors.As(err, &known): // of the request's body, or of the balancer
+	case errors.As(err, &known): // an error of the request's body, or of the balancer
 		return known
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return filo.ErrAbort // the client has left

@@ -51,7 +51,7 @@ func newFront(t testing.TB, options proxy.Options) *front {
 	}
 	p := proxy.New(options)
 	s := &filo.Server{Handler: p.Serve, Logger: quiet}
-	t.Cleanup(func() { p.Close() }) // after the server
+	t.Cleanup(func() { p.Close() }) // runs after the server has ended
 	address := tcptest.Serve(t, s)
 	return &front{t, s, p, address, "http://" + address}
 }
@@ -84,7 +84,7 @@ func (f *front) raw(text string) string {
 	return f.rawConn(text, func(conn *net.TCPConn) { conn.CloseWrite() })
 }
 
-// rawConn is raw, but calls then between sending the request and reading the answer.
+// rawConn is raw, but calls then after it has sent the request and before it reads the answer.
 func (f *front) rawConn(text string, then func(*net.TCPConn)) string {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
@@ -112,13 +112,13 @@ func backend(t testing.TB, h http.HandlerFunc) string {
 // dead is the URL of a server that doesn't exist: no system assigns this port by itself.
 const dead = "http://127.0.0.1:1"
 
-// echo shows the request that it gets.
+// echo answers with a description of the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %q %d %v\n", r.Method, r.RequestURI, body, r.ContentLength, err)
 }
 
-// Requests arrive as they were sent, and answers as well.
+// Requests and answers arrive as they were sent.
 func TestPassesOn(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Upstream", "yes")
@@ -191,7 +191,8 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// What a trusted proxy leaves empty is said by this proxy, so an upstream sees the host and the scheme that middleware.RealIP finds in front.
+// If a trusted proxy sends an empty X-Forwarded field, this proxy sends its own value, so an upstream sees the same host and scheme as
+// middleware.RealIP in front of the proxy.
 func TestForwardedEmpty(t *testing.T) {
 	saw := make(chan [2]string, 2)
 	see := func(c *filo.Ctx) { saw <- [2]string{middleware.Host(c), middleware.Scheme(c)} }
@@ -228,8 +229,8 @@ func TestForwardedEmpty(t *testing.T) {
 	}
 }
 
-// A claim isn't passed on in another spelling either, since an upstream might take the spellings for the same field. Fields that claim
-// nothing are passed on.
+// A field that claims an identity isn't passed on in other spellings either, since an upstream might treat them as the same field.
+// Other fields are passed on.
 func TestClaims(t *testing.T) {
 	names := make(chan []string, 1)
 	f := newFront(t, proxy.Options{
@@ -239,7 +240,7 @@ func TestClaims(t *testing.T) {
 	})
 	for _, test := range []struct {
 		name string
-		want bool // it is passed on
+		want bool // the field is passed on
 	}{
 		{"X_Forwarded_For", false}, {"x_forwarded-host", false}, {"X.Forwarded.Proto", false}, {"X_Real_IP", false}, {"X-Real-IP", false},
 		{"X-Original-URL", false}, {"X_ORIGINAL_URL", false}, {"X-Rewrite-Url", false}, {"CF_Connecting_IP", false},
@@ -259,7 +260,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// The client gets 502 for an upstream that can't be reached, 504 for a slow one, and 503 if all are sick, and learns no more.
+// The client gets 502 for an upstream that can't be reached, 504 for a slow one, and 503 if all upstreams are sick. The answers
+// contain no details.
 func TestErrors(t *testing.T) {
 	hang := backend(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	reset := backend(t, func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
@@ -346,7 +348,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// An upstream that fails several times in a row is left alone for a while.
+// The proxy avoids an upstream for a while after several failures in a row.
 func TestPassiveHealth(t *testing.T) {
 	var asked atomic.Int32
 	bad := backend(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); panic(http.ErrAbortHandler) })
@@ -371,7 +373,7 @@ func TestPassiveHealth(t *testing.T) {
 	}
 }
 
-// A request is sent again to the upstream that has just failed it only if there is no other one, not even one that is left alone.
+// A failed request is sent to the same upstream again only if there is no other upstream, not even an avoided one.
 func TestRetryElsewhere(t *testing.T) {
 	for _, balance := range []proxy.Balance{proxy.RoundRobin, proxy.LeastConnections} {
 		var bad [2]atomic.Bool
@@ -390,7 +392,7 @@ func TestRetryElsewhere(t *testing.T) {
 				t.Fatalf("one is bad: got %d", response.StatusCode)
 			}
 		}
-		bad[0].Store(false) // the proxy doesn't notice, since this upstream is left alone
+		bad[0].Store(false) // the proxy doesn't notice, since it avoids this upstream
 		bad[1].Store(true)
 		for range 6 {
 			if response, _ := f.do("GET", "/", ""); response.StatusCode != 200 {
@@ -400,7 +402,7 @@ func TestRetryElsewhere(t *testing.T) {
 	}
 }
 
-// An upstream that passes a check isn't left alone any longer.
+// The proxy stops avoiding an upstream that passes a check.
 func TestPassedCheckEndsRest(t *testing.T) {
 	var bad atomic.Bool
 	var asked atomic.Int32
@@ -430,7 +432,7 @@ func TestPassedCheckEndsRest(t *testing.T) {
 	until(t, "a request for the upstream that was left alone", func() bool { ask(); return asked.Load() > 0 })
 }
 
-// until polls.
+// until polls until done returns true.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
@@ -471,7 +473,7 @@ func TestActiveHealth(t *testing.T) {
 	until(t, "200", func() bool { return status() == 200 })
 }
 
-// Requests are spread over the upstreams: in turn, or to those that have the fewest.
+// Requests are spread over the upstreams: in turn, or to the upstream with the fewest requests.
 func TestBalance(t *testing.T) {
 	release := make(chan struct{})
 	var counts [3]atomic.Int32
@@ -530,7 +532,7 @@ func TestBalance(t *testing.T) {
 	held.Wait()
 }
 
-// A stream comes through as it is written, and the upstream notices when the client leaves.
+// A stream passes through the proxy as it is written, and the upstream notices when the client leaves.
 func TestStreams(t *testing.T) {
 	next, left := make(chan struct{}), make(chan struct{})
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -557,7 +559,7 @@ func TestStreams(t *testing.T) {
 		lines.ReadString('\n')
 		next <- struct{}{}
 	}
-	time.Sleep(100 * time.Millisecond) // filo takes an end that comes at once for a half-close
+	time.Sleep(100 * time.Millisecond) // if the client left at once, filo would take that for a half-close
 	cancel()
 	select {
 	case <-left:
@@ -566,7 +568,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// If an upstream breaks off in the middle of an answer, the client's connection is broken off, too.
+// If an upstream aborts an answer, the client's connection is aborted, too.
 func TestBreaksOff(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, strings.Repeat("x", 10<<10))
@@ -583,7 +585,7 @@ func TestBreaksOff(t *testing.T) {
 	}
 }
 
-// upgrade opens a connection through a front, to a backend that echoes lines.
+// upgrade opens an upgraded connection through a front to an upstream that echoes lines.
 func upgrade(t *testing.T, f *front) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", f.addr)
@@ -601,7 +603,7 @@ func upgrade(t *testing.T, f *front) (net.Conn, *bufio.Reader) {
 	return conn, r
 }
 
-// A connection is upgraded through the proxy, and ends with the server, or the proxy.
+// A connection can be upgraded through the proxy. It ends when the server shuts down or the proxy is closed.
 func TestUpgrade(t *testing.T) {
 	lines := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "Upgrade")
@@ -636,7 +638,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// If many requests come at once, each gets its own answer.
+// Each of many concurrent requests gets its own answer.
 func TestConcurrent(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, echo), backend(t, echo)}, Balance: proxy.LeastConnections})
 	var all sync.WaitGroup
@@ -653,7 +655,7 @@ func TestConcurrent(t *testing.T) {
 	all.Wait()
 }
 
-// Rewrite changes the request last, after the proxy itself.
+// Rewrite runs last, after the proxy's own changes to the request.
 func TestRewrite(t *testing.T) {
 	f := newFront(t, proxy.Options{
 		Upstreams: []string{backend(t, echo) + "/base/"},
@@ -664,7 +666,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// Wrong options show at once.
+// New panics for invalid options.
 func TestOptions(t *testing.T) {
 	for name, options := range map[string]proxy.Options{
 		"no upstreams":    {},

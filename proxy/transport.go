@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// transport is the http.RoundTripper of a proxy whose Options have none. A Transport of net/http speaks either HTTP/1.1 without TLS or
-// HTTP/2, so there are two.
+// transport is the default http.RoundTripper of a proxy. Without TLS, an http.Transport speaks either HTTP/1.1 or HTTP/2, so there are
+// two of them.
 type transport struct {
 	usual *http.Transport // HTTP/1.1; with TLS also HTTP/2, if Options.HTTP2 is set
 	h2c   *http.Transport // HTTP/2 without TLS; nil if Options.HTTP2 isn't set
 }
 
-// All requests to an upstream share a connection of HTTP/2. PINGs detect a broken connection, and the window of a stream limits how much of
-// an answer the proxy buffers for a slow client.
+// Over HTTP/2, all requests to an upstream share one connection. PINGs detect a broken connection, and the window of a stream limits how
+// much of an answer the proxy buffers for a slow client.
 const (
-	pingAfter    = 15 * time.Second // of silence
+	pingAfter    = 15 * time.Second // without received data
 	pingTimeout  = 5 * time.Second
 	streamWindow = 1 << 20
 )

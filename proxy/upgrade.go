@@ -19,8 +19,8 @@ func (p *Proxy) limitUpgrades(r *http.Request) {
 	delete(r.Header, "Http2-Settings") // RFC 7540, section 3.2.1: the field is for this connection alone, and not all clients list it in Connection
 }
 
-// chooseUpgrade returns the client's most preferred protocol among those that are allowed, "" if there is none. Only this one is passed on,
-// so that the upstream's answer can be checked against it.
+// chooseUpgrade returns the client's most preferred protocol among those that are allowed, "" if there is none. Only this protocol is
+// passed on, so that the upstream's answer can be checked against it.
 func chooseUpgrade(asked, allowed []string) string {
 	for _, list := range asked {
 		for protocol := range strings.SplitSeq(list, ",") {

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// The proxy asks an upstream for an upgrade to one protocol alone, which must be one of Upgrades.
+// The proxy asks an upstream for an upgrade to only one protocol, which must be one of Upgrades.
 func TestUpgrades(t *testing.T) {
 	show := backend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%q %q %q", r.Header["Upgrade"], r.Header["Connection"], r.Header["Http2-Settings"])

@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// Probes and operators' routes are always answered: all of the server's places are taken, its queue is full, and refused clients come back
-// at once. No probe came before the overload began.
+// Probes and operators' routes are answered even when all of the server's places are taken, its queue is full, refused clients retry at
+// once, and there was no probe before the overload began.
 func TestAlwaysUnderOverload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		for _, http2 := range []bool{false, true} {
@@ -99,8 +99,8 @@ func testAlways(t *testing.T, driver filo.Driver, http2 bool) {
 	load.Wait()
 }
 
-// Middleware of a mount point, such as authentication, may answer without the router that is mounted there. A mounted Always route is
-// answered nevertheless.
+// Middleware of a mount point, such as authentication, may answer before the mounted router is called. A mounted Always route is
+// still answered under overload.
 func TestAlwaysMountedBehindMiddleware(t *testing.T) {
 	for _, answer := range []func() error{func() error { return filo.Error(401, "") }, func() error { panic("in the middleware") }} {
 		held, release := make(chan struct{}), make(chan struct{})
@@ -151,7 +151,7 @@ func TestAlwaysMountedBehindMiddleware(t *testing.T) {
 	}
 }
 
-// A place of the reserve is given back however a handler ends. The reserve is bounded: when it is full, a further request needs a place
+// A place of the reserve is released however a handler ends. The reserve is bounded: when it is full, a further request needs a place
 // like any other.
 func TestAlwaysReserve(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
@@ -211,7 +211,7 @@ func testAlwaysReserve(t *testing.T, driver filo.Driver, http2 bool) {
 	begin := func(path string) {
 		holders.Go(func() {
 			got := get(path)
-			for got == 503 { // the last requests have their answers, and are about to give the reserve back
+			for got == 503 { // the last requests have been answered, but may not have released their places yet
 				got = get(path)
 			}
 			if got != 204 {
@@ -221,7 +221,7 @@ func testAlwaysReserve(t *testing.T, driver filo.Driver, http2 bool) {
 		<-held
 	}
 	begin("/hold")
-	for range reserve + 1 { // in turn, so a place that was lost shows
+	for range reserve + 1 { // one after the other, so that a lost place would be noticed
 		for how, want := range map[string]int{"panic": 500, "exit": 500, "body": 204, "return": 204} {
 			if got := get("/always/" + how); got != want {
 				t.Errorf("/always/%s: %d, want %d", how, got, want)

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// options answers OPTIONS where no route does. A CORS preflight asks about another request, so the middleware of that request's route sees
-// the preflight.
+// options answers an OPTIONS request that no route handles. A CORS preflight asks whether another request is allowed, so it passes through
+// the middleware of the route for that other request.
 func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
 	method := c.Request.Header.GetBytes("Access-Control-Request-Method")
 	if len(method) > 0 {
@@ -27,8 +27,8 @@ func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
 	return t.unmatched(c)
 }
 
-// answer answers a request without a route: by a redirect, 204 to OPTIONS, 405 or 404. It runs inside the middleware, and doesn't get the
-// result of the router's first search, so it searches anew.
+// answer responds to a request that matches no route: with a redirect, 204 for OPTIONS, 405 or 404. It runs inside the middleware, where
+// the result of the router's first search is no longer available, so it repeats the search.
 func (t *table) answer(c *filo.Ctx) error {
 	r := t.router
 	full := requestPath(c)
@@ -89,8 +89,9 @@ func (t *table) answerNotFound(c *filo.Ctx) error {
 
 // redirect sends the client to another path, with the same query.
 func redirect(c *filo.Ctx, path []byte) error {
-	// If the location began with two slashes, clients would read a host behind them. But a path with an empty first segment is either
-	// cleaned or has no route. Browsers take a backslash for a slash, so it is escaped, like all bytes that a URI must not contain.
+	// If the location began with two slashes, clients would take the text after them for a host. That can't happen: a path with an
+	// empty first segment is either cleaned or matches no route. Browsers take a backslash for a slash, so it is escaped, like all
+	// bytes that a URI must not contain.
 	location := syntax.EscapePath(string(path))
 	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
 		location += "?" + string(query)
@@ -103,7 +104,7 @@ func redirect(c *filo.Ctx, path []byte) error {
 	return c.Redirect(status, location)
 }
 
-// clean returns p without empty segments and dots. A slash at the end stays.
+// clean returns p without empty segments and dot segments. It keeps a trailing slash.
 func clean(p []byte) []byte {
 	cleaned := path.Clean(string(p))
 	if bytes.HasSuffix(p, rootPath) && cleaned != "/" {
@@ -112,7 +113,7 @@ func clean(p []byte) []byte {
 	return []byte(cleaned)
 }
 
-// allowed returns the methods of the routes for a path in canonical form, sorted, and its route for QUERY, nil if there is none.
+// allowed returns the sorted methods for which a path in canonical form has routes, and the path's route for QUERY, or nil.
 func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Route) {
 	found := make(map[string]*Route)
 	if t.hosts != nil {
@@ -133,8 +134,9 @@ func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Rout
 	return slices.Sorted(maps.Keys(found)), query
 }
 
-// allowed adds the methods of the routes for a path, perhaps after a redirect, unless a more specific host has routes for it. Patterns
-// without a method are skipped: no route has matched the request, so none of these matches either.
+// allowed adds to found each method for which m has a route to the path, or to the path with a slash appended if the router redirects
+// there. It keeps the entries that a more specific host has added. Patterns without a method are skipped: they match every method, so
+// if one matched the path, the request would have a route.
 func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]*Route) {
 	for method, tree := range m.byMethod() {
 		s := search{match: inside.Match(c), scratch: &scratch{}}

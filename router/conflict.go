@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// relation tells how the requests that one pattern matches relate to those that another pattern matches. The same goes for parts of
-// patterns.
+// relation tells how the requests that one pattern matches relate to those that another pattern matches. It compares parts of
+// patterns, too, such as two segments.
 type relation uint8
 
 const (
@@ -26,7 +26,8 @@ func (r relation) and(other relation) relation {
 	return r | other
 }
 
-// conflicts reports whether there is a request that both match while neither is more specific. The host never makes two patterns conflict.
+// conflicts reports whether some request matches both patterns and neither pattern is more specific. Patterns with different hosts never
+// conflict.
 func (p *pattern) conflicts(other *pattern) bool {
 	if p.host != other.host {
 		return false
@@ -35,7 +36,7 @@ func (p *pattern) conflicts(other *pattern) bool {
 	return r == equivalent || r == overlaps
 }
 
-// compareMethods compares methods; "" matches every one, and GET matches HEAD too.
+// compareMethods compares the methods of two patterns: "" matches every method, and GET also matches HEAD.
 func compareMethods(a, b string) relation {
 	switch {
 	case a == b:
@@ -81,7 +82,7 @@ func compareSegments(a, b segment) relation {
 	return equivalent
 }
 
-// compareDifferent compares segments of different kinds: it returns r if any text matches both.
+// compareDifferent compares segments of different kinds. It returns r if some text matches both, and disjoint otherwise.
 func compareDifferent(specific, general segment, r relation) relation {
 	switch {
 	case general.kind == end, specific.kind == end && general.kind == single:
@@ -122,8 +123,8 @@ func describeConflict(p, other *pattern) string {
 	return "the first one matches fewer methods, but has the more general path" + alone(p)
 }
 
-// alone explains how to make the pattern with the more general path match only that path, and none below it, if it ends in a slash.
-// Somebody who writes "GET /" beside a mounted handler usually wants that.
+// alone returns a hint for the pattern with the more general path: if it ends in a slash, "{$}" restricts it to that one path,
+// without the paths below. Somebody who registers "GET /" next to a mounted handler usually wants this.
 func alone(general *pattern) string {
 	if !strings.HasSuffix(general.text, "/") {
 		return ""
@@ -140,7 +141,7 @@ func differentConstraints(p, other *pattern) bool {
 	return false
 }
 
-// commonPath returns a path that both match if constraints are ignored.
+// commonPath returns a path that both patterns match, ignoring constraints.
 func commonPath(p, other *pattern) string {
 	var path strings.Builder
 	long, short := p.segments, other.segments
@@ -159,10 +160,10 @@ func commonPath(p, other *pattern) string {
 	return path.String()
 }
 
-// index finds the patterns that may conflict with a new pattern without checking all of them: those that have no different literal in any
-// place.
+// index narrows down the patterns that a new pattern must be compared with: a pattern with a different literal at the same position can't
+// conflict.
 type index struct {
-	byPlace map[place][]*pattern // once for each of a pattern's segments
+	byPlace map[place][]*pattern // lists each pattern once for each of its segments
 	all     []*pattern
 }
 
@@ -204,7 +205,7 @@ func (x *index) add(p *pattern) {
 // conflict returns a pattern that p conflicts with, nil if there is none.
 func (x *index) conflict(p *pattern) *pattern {
 	lists, fewest := [][]*pattern{x.all}, len(x.all)
-	var rests [][]*pattern // patterns that end in rest, up to the n-th segment
+	var rests [][]*pattern // patterns whose rest wildcard is the n-th segment or an earlier one
 	sum := 0
 	for n, s := range p.segments {
 		if list := x.byPlace[place{n, placeOfRest}]; len(list) > 0 {

@@ -17,7 +17,7 @@ import (
 func TestConflicts(t *testing.T) {
 	for _, c := range []struct {
 		why, first, second string
-		want               string // in the panic's text; "" is no conflict
+		want               string // in the panic's text; "" means that there is no conflict
 	}{
 		{"the same", "/a", "/a", "the same requests"},
 		{"the same but for names", "/{x}", "/{y}", "the same requests"},
@@ -72,8 +72,8 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// "GET /" beside a mounted handler, such as that of package debug, is usually meant for the path "/" alone. The conflict's message says how
-// to write that, and a pattern that is written so is accepted.
+// "GET /" next to a mounted handler, such as that of package debug, is usually meant for the path "/" alone. The conflict's message
+// recommends a pattern for that path, and the recommended pattern is accepted.
 func TestRootBesideMount(t *testing.T) {
 	for _, register := range [][]func(r *router.Router, path string){
 		{func(r *router.Router, path string) { r.GET(path, show) }, func(r *router.Router, _ string) { r.Mount("/debug", show) }},
@@ -191,9 +191,9 @@ func TestBadPatterns(t *testing.T) {
 // A pattern in another framework's syntax panics, and the panic says how to write the pattern here.
 func TestForeignPatterns(t *testing.T) {
 	for _, c := range []struct {
-		call string // "" is Handle
+		call string // "" means Handle
 		text string
-		want string // in the panic's text; "" is none
+		want string // in the panic's text; "" means no panic
 	}{
 		{"GET", "/users/:id", "write {id} "},
 		{"", "GET /users/:id", "write {id} "},
@@ -271,7 +271,8 @@ func TestForeignPatterns(t *testing.T) {
 	}
 }
 
-// The path "/" in a group means the prefix in other frameworks. Here it would match everything below the prefix, so it panics.
+// In other frameworks, the path "/" in a group means the prefix itself. Here it would match every path below the prefix, so it
+// panics.
 func TestGroupsSubtree(t *testing.T) {
 	for i, register := range []func(users *router.Group){
 		func(users *router.Group) { users.GET("/", show) },
@@ -347,7 +348,7 @@ func TestInsteadOfMistakes(t *testing.T) {
 }
 
 // Middleware of a group may change the path if the group contains only mounted routers, which match the new path themselves. If the group
-// has a route, it panics, whichever of the two was added first.
+// also has a route of its own, the registration panics, whether the middleware or the route is added first.
 func TestGroupOfMounts(t *testing.T) {
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/api/old", To: "/api/new"}}})
 	inner := router.New()

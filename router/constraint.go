@@ -8,11 +8,11 @@ import (
 
 // constraint restricts the values that a wildcard matches.
 type constraint struct {
-	text  string // the type's name or the expression: constraints of the same text are the same
+	text  string // the type's name or the expression: two constraints with the same text are equivalent
 	match func(decoded []byte) bool
 }
 
-// types are the constraints that have names.
+// types maps the name of each built-in constraint to its check.
 var types = map[string]func([]byte) bool{
 	"int":   isInt,
 	"uint":  isUint,
@@ -27,7 +27,7 @@ func newConstraint(text string) (*constraint, error) {
 	if text == "" {
 		return nil, errors.New("empty constraint: it must be int, uint, uuid, alpha or a regular expression")
 	}
-	// Compiled by itself first: an expression that is valid only between the parentheses below must be refused.
+	// The expression is compiled alone first, to refuse one such as "a)(b", which is valid only inside the parentheses below.
 	if _, err := regexp.Compile(text); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func isUUID(b []byte) bool {
 	return true
 }
 
-// isAlpha reports whether b is ASCII letters.
+// isAlpha reports whether b consists of ASCII letters only.
 func isAlpha(b []byte) bool {
 	for _, c := range b {
 		if c|0x20 < 'a' || c|0x20 > 'z' {

@@ -12,10 +12,12 @@
 // Patterns have the syntax and meaning of net/http.ServeMux, [METHOD ][HOST]/PATH:
 //
 //   - GET also matches HEAD; every other method matches itself exactly. A pattern without a method matches every method.
-//   - The host is compared without its port and without regard to case. A pattern without a host matches every host. Beyond ServeMux,
-//     "*.example.com/" matches the hosts with one more label, such as shop.example.com, but not example.com and a.b.example.com.
+//   - The host is compared without its port and without regard to case. A pattern without a host matches every host. Unlike ServeMux,
+//     the router also accepts "*.example.com/". The star matches exactly one label: shop.example.com matches, example.com and
+//     a.b.example.com don't.
 //   - {id} matches one segment, which is never empty. {path...}, at the end, matches the rest of the path, even if it is empty. A
-//     trailing slash does the same without a name. {$} matches the end of the path: "/{$}" matches only the path "/".
+//     trailing slash also matches the rest of the path, but doesn't name it. {$} matches the end of the path: "/{$}" matches only
+//     the path "/".
 //   - Segments are decoded one by one. "%2F" doesn't end a segment, and "%2E%2E" doesn't lead to a parent directory: both are part
 //     of the value. Handlers that turn values into file names must expect "/" and ".." in them.
 //
@@ -27,18 +29,19 @@
 //
 // # Constraints
 //
-// {id:int} matches only values of a type: int (a decimal number that fits an int64), uint (one that fits a uint64), uuid, or
-// alpha (ASCII letters). Any other text after the colon is a regular expression that must match the whole decoded value, such as
-// {slug:[a-z-]+}. Braces in it must be balanced or escaped with a backslash. A value that violates a constraint is no match: the
-// search continues with other routes, and ends with 404 if none matches.
+// {id:int} matches only values of the named type: int (a decimal number that fits an int64), uint (one that fits a uint64), uuid,
+// or alpha (ASCII letters). Any other text after the colon is a regular expression that must match the whole decoded value, such
+// as {slug:[a-z-]+}. Braces in it must be balanced or escaped with a backslash. A value that violates a constraint is no match:
+// the search continues with other routes, and ends with 404 if none matches.
 //
 // # Precedence
 //
 // The most specific pattern wins, whatever the order of registration. At each position a literal beats a constrained wildcard,
 // which beats an unconstrained wildcard, which beats a wildcard for the rest of the path. Two patterns conflict if they match the
-// same requests, or share requests for which neither is more specific: registering the second one panics and names both with file
-// and line. A pattern with a host wins over one with a star, which wins over one without a host; they never
-// conflict. Two different constraints at the same position conflict, unless the patterns differ in their methods or another part.
+// same requests, or if they share some requests and neither is more specific. Registering the second one panics; the message
+// names both with file and line. A pattern with a full host wins over one with a star, which wins over one without a host, so
+// such patterns never conflict. Two patterns with different constraints at the same position conflict, unless they differ in
+// their methods or another part.
 //
 // # Groups and middleware
 //
@@ -47,7 +50,7 @@
 // Use also covers the router's own answers: 404, 405, OPTIONS and redirects. The first request builds the chains: later changes
 // panic.
 //
-// Mount hands a part of the paths over to another router, or to any handler.
+// Mount passes all requests below a path prefix to another router, or to any handler.
 //
 // # Where a route runs
 //
@@ -71,11 +74,11 @@
 //   - A path without a route gets a 404 error, see NotFound. A path whose routes are for other methods gets 405 and Allow, see
 //     MethodNotAllowed.
 //   - A route for QUERY refuses a request without a Content-Type: see Route.AcceptQuery.
-//   - GET's route answers HEAD. OPTIONS gets 204 and Allow where no route handles it. A CORS preflight passes through the
-//     middleware of the route that it asks about, and gets the same 204 if that middleware doesn't answer.
-//   - A path without a trailing slash is redirected to the path with one, if only that path has a route, or a more specific one. A
-//     path with empty segments, "." or ".." is redirected to its clean form. The status is 301 for GET and HEAD, and 308, which
-//     keeps the method and the body, for other methods.
+//   - A route for GET also answers HEAD. OPTIONS gets 204 and Allow where no route handles it. A CORS preflight passes through
+//     the middleware of the route that it asks about, and gets the same 204 if that middleware doesn't answer.
+//   - A path without a trailing slash is redirected to the same path with one, if only the path with the slash has a route, or if
+//     its route is more specific. A path with empty segments, "." or ".." is redirected to its clean form. The status is 301 for
+//     GET and HEAD, and 308, which keeps the method and the body, for other methods.
 //
-// The fields of Router whose names begin with Disable turn off each of these.
+// The fields of Router whose names begin with Disable turn off the redirects, the answers to OPTIONS, and 405.
 package router

@@ -112,7 +112,7 @@ func ExampleRouter_Routes() {
 	// POST /users
 }
 
-// A probe is answered even when the server has no place left. A report never holds up the connections of a loop.
+// A probe is answered even when the server has no place left. A slow report never blocks the other connections of its loop.
 func ExampleRoute_Inline() {
 	r := router.New()
 	r.GET("/livez", func(c *filo.Ctx) error { return c.Text(200, "ok") }).Inline()

@@ -61,7 +61,7 @@ func TestGitHub(t *testing.T) {
 	}
 }
 
-// inHandler sends requests one after the other to a server, whose handler calls f.
+// inHandler sends requests one after the other to a server whose handler calls f.
 func inHandler(t testing.TB, requests []string, f func(c *filo.Ctx)) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		f(c)
@@ -98,7 +98,7 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	r.Use(func(next filo.Handler) filo.Handler { return func(c *filo.Ctx) error { return next(c) } })
 	inHandler(t, requests, func(c *filo.Ctx) {
 		if raceEnabled && strings.Contains(c.Request.Target(), "%") {
-			return // the race detector makes a sync.Pool drop some of what it gets
+			return // with the race detector, a sync.Pool randomly drops values
 		}
 		var err error
 		allocations := testing.AllocsPerRun(100, func() { err = r.Serve(c) })
@@ -160,7 +160,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// benchmark measures r's Serve for one request of each kind.
+// benchmark measures r.Serve for the requests, one after the other.
 func benchmark(b *testing.B, r *router.Router, requests []string) {
 	b.ReportAllocs()
 	const warm = 3 // rounds until the classes of the routes are known to be quick

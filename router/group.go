@@ -15,22 +15,23 @@ import (
 // Group is a set of routes that share a path prefix, middleware, or both. A Router is also its own outermost group.
 type Group struct{ group }
 
-// group holds the methods that Router and Group share. It isn't exported, so that go doc shows its methods as methods of both.
+// group holds the methods that Router and Group share. It isn't exported, so that go doc lists its methods under both types.
 type group struct {
 	router     *Router
-	parent     *group            // nil for the router's own
-	host, path string            // the prefix, with those of the groups around
+	parent     *group            // nil for the router's own group
+	host, path string            // the prefix, including those of the enclosing groups
 	middleware []filo.Middleware // guarded by Router.mu
 }
 
-// Handle registers a handler for a pattern. The middleware applies to this route only, the first one outermost. Handle panics if
-// the pattern is malformed or conflicts with that of another route. In a group, an empty path means the group's prefix. The path "/" alone
-// panics: in other frameworks it means the prefix, while here it would match everything below it.
+// Handle registers a handler for a pattern. The middleware applies to this route only, the first one outermost. Handle panics if the
+// pattern is malformed or conflicts with that of another route. In a group, an empty path stands for the group's prefix itself. The path
+// "/" panics in a group with a prefix: other frameworks read it as the prefix itself, while here it would match every path below the
+// prefix.
 func (g *group) Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add(inText, pattern, h, middleware, nil)
 }
 
-// GET is Handle for GET, and so for HEAD. GET and the methods below take a pattern without a method, usually only a path.
+// GET is Handle for GET, which includes HEAD. GET and the methods below take a pattern without a method, usually only a path.
 func (g *group) GET(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("GET", path, h, middleware, nil)
 }
@@ -65,8 +66,8 @@ func (g *group) OPTIONS(path string, h filo.Handler, middleware ...filo.Middlewa
 	return g.add("OPTIONS", path, h, middleware, nil)
 }
 
-// QUERY is Handle for QUERY (RFC 10008): a request that changes nothing, like GET, and whose body contains the question. The route answers
-// a request without a Content-Type with 400. See also Route.AcceptQuery.
+// QUERY is Handle for QUERY (RFC 10008): a request that changes nothing, like GET, and that carries its query in the body. The route
+// answers a request without a Content-Type with 400. See also Route.AcceptQuery.
 func (g *group) QUERY(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("QUERY", path, h, middleware, nil)
 }
@@ -76,12 +77,12 @@ func (g *group) Any(path string, h filo.Handler, middleware ...filo.Middleware) 
 	return g.add("", path, h, middleware, nil)
 }
 
-// Use adds middleware to all routes of the group and of its inner groups, including routes registered earlier. The middleware of
-// a group stands outside that of its inner groups and routes. The router's middleware is outermost, and also covers the router's
-// own answers. Use panics once the router serves.
+// Use adds middleware to all routes of the group and of its inner groups, including routes registered earlier. A group's
+// middleware runs outside the middleware of its inner groups and routes. The router's middleware is outermost, and also covers
+// the router's own answers. Use panics after the router's first request.
 //
-// The router calls each middleware when it begins to serve, once or more for each route. State that requests share must therefore
-// be created before, not inside that call.
+// To build the chains, the router calls each middleware function when it begins to serve, once or more for each route. State that
+// requests share must therefore be created outside the middleware function.
 func (g *group) Use(middleware ...filo.Middleware) {
 	mustNotBeNil(middleware)
 	g.router.mu.Lock()
@@ -114,11 +115,11 @@ func (g *group) Group(prefix string, middleware ...filo.Middleware) *Group {
 	return inner
 }
 
-// Mount hands all requests whose path begins with prefix and a slash over to h, whatever their method. If h is the Serve method
-// of another Router, the patterns of that router match the path after the prefix, and Ctx.Route and Ctx.Param see prefix and
-// pattern as one. Any other handler finds the path as it was sent. Middleware that changes the method or path, such as
-// middleware.Rewrite, may stand around h, also in a group that has no other routes. Inline or Offload on the returned Route applies until
-// the mounted Router has found its own route.
+// Mount passes all requests whose path begins with prefix and a slash to h, whatever their method. If h is the Serve method of another
+// Router, the patterns of that router match the path after the prefix, and Ctx.Route and Ctx.Param see prefix and pattern as one. Any
+// other handler sees the whole path as the client sent it. Middleware that changes the method or path, such as middleware.Rewrite, may
+// wrap h, or be the middleware of a group that contains nothing but mounts. Inline or Offload on the returned Route applies until the
+// mounted Router has found its own route.
 func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", strings.TrimSuffix(prefix, "/")+"/", h, middleware, &mountPoint{})
 }
@@ -126,15 +127,15 @@ func (g *group) Mount(prefix string, h filo.Handler, middleware ...filo.Middlewa
 // inText is passed to add if the pattern's text may contain a method.
 const inText = "?"
 
-// add registers a route for a method, "" for every one. It must be called directly by the function that the user has called, because it
-// looks up that call's location.
+// add registers a route for a method, or for every method if method is "". The exported function that the program calls must call add
+// directly, because add records the location of its caller's caller.
 func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middleware, mount *mountPoint) *Route {
 	location := "unknown location"
 	if _, file, line, ok := runtime.Caller(2); ok {
 		location = fmt.Sprintf("%s:%d", file, line)
 	}
 	mustNotBeNil(middleware)
-	if mount == nil { // around a mounted router it runs before that router looks for a route
+	if mount == nil { // middleware around a mounted router runs before that router chooses a route, so it may change the method and path
 		mustRunInside(middleware)
 		g.mustRunInside()
 	}
@@ -166,11 +167,11 @@ func (g *group) add(method, text string, h filo.Handler, middleware []filo.Middl
 	return route
 }
 
-// inlineCode is the code of the handlers that filo.Inline returns. Such a handler never waits, so its route is answered however many
-// requests there are. Probes therefore work even if their route wasn't marked.
+// inlineCode is the code pointer of all handlers that filo.Inline returns. Such a handler never waits, so add marks its route as one
+// that is answered even under overload. Probes therefore work even if the program doesn't mark their routes.
 var inlineCode = reflect.ValueOf(filo.Inline(nil)).Pointer()
 
-// mustNotBeNil panics at the call with the missing argument, instead of at the first request.
+// mustNotBeNil panics for a nil middleware at the call that passes it, instead of at the first request.
 func mustNotBeNil(middleware []filo.Middleware) {
 	for i, each := range middleware {
 		if each == nil {
@@ -179,7 +180,8 @@ func mustNotBeNil(middleware []filo.Middleware) {
 	}
 }
 
-// mustRunInside panics for middleware that changes method or path: inside of the router, the route is already chosen.
+// mustRunInside panics for middleware that changes the method or path: the router's middleware runs after the route is chosen,
+// too late for such a change.
 func mustRunInside(middleware []filo.Middleware) {
 	for _, each := range middleware {
 		if name := prerouting.NameOf(each); name != "" {
@@ -190,7 +192,7 @@ func mustRunInside(middleware []filo.Middleware) {
 	}
 }
 
-// mustRunInside panics for such middleware of the group, or of a group around it.
+// mustRunInside panics if the group or an enclosing group has middleware that changes the method or path.
 func (g *group) mustRunInside() {
 	g.router.mu.Lock()
 	defer g.router.mu.Unlock()
@@ -199,7 +201,7 @@ func (g *group) mustRunInside() {
 	}
 }
 
-// hasRoutes reports whether the group, or one in it, has a route that isn't a mounted router. The router's mu is held.
+// hasRoutes reports whether the group or one of its inner groups has a route that isn't a mount. The caller holds Router.mu.
 func (g *group) hasRoutes() bool {
 	for _, route := range g.router.routes {
 		for at := route.group; route.mount == nil && at != nil; at = at.parent {
@@ -211,7 +213,8 @@ func (g *group) hasRoutes() bool {
 	return false
 }
 
-// pattern parses a pattern of the group, for the given method unless the method is inText.
+// pattern parses a pattern of the group. If method is inText, text may contain the method; otherwise text is only a path, perhaps
+// with a host.
 func (g *group) pattern(method, text string) (*pattern, error) {
 	if method != inText {
 		if err := mistakenPath(text); err != nil {
@@ -256,8 +259,8 @@ func (g *group) wrap(h filo.Handler) filo.Handler {
 	return h
 }
 
-// wrap puts middleware around h, the first one outermost. It doesn't render the errors of the outermost handler. A middleware that returns
-// no handler panics here, where the chains are built; otherwise every request would fail by a nil pointer.
+// wrap puts middleware around h, the first one outermost. It doesn't render the errors of the outermost handler. wrap panics if a
+// middleware returns nil; otherwise every request would fail with a nil pointer dereference.
 func wrap(h filo.Handler, middleware []filo.Middleware) filo.Handler {
 	for _, each := range slices.Backward(middleware) {
 		if h = each(rendered(h)); h == nil {
@@ -274,8 +277,9 @@ func codeOf(middleware filo.Middleware) string {
 	return fmt.Sprintf("%s (%s:%d)", code.Name(), file, line)
 }
 
-// rendered returns a handler that has turned h's error into the response when it returns, so that middleware around it finds
-// status, fields and body as they will be. Middleware is wrapped in it too, because it may refuse a request by an error of its own.
+// rendered returns a handler that turns h's error into the response before it returns, so that the surrounding middleware sees the
+// final status, fields and body. wrap also applies rendered to each inner middleware, because a middleware may refuse a request
+// with its own error.
 func rendered(h filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		inside.KeepFields(c)

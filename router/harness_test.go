@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// do sends a request, such as "GET /path" or "GET http://host/path", with fields such as "Name: value", to a server of its
-// own, which serves r.
+// do sends a request, such as "GET /path" or "GET http://host/path", with fields such as "Name: value", to a new server that
+// serves r.
 func do(t testing.TB, r *router.Router, request string, fields ...string) servertest.Answer {
 	t.Helper()
 	return servertest.New(t, r.Serve).Do(t, request, fields...)
@@ -38,7 +38,7 @@ func with(patterns ...string) *router.Router {
 	return r
 }
 
-// panicOf returns what f panics with, "" if it doesn't.
+// panicOf returns the value with which f panics, "" if it doesn't panic.
 func panicOf(f func()) (message string) {
 	defer func() {
 		if value := recover(); value != nil {

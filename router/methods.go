@@ -2,7 +2,7 @@ package router
 
 import "maps"
 
-// methods are the trees of a host.
+// methods holds one host's trees of routes, one tree for each method.
 type methods struct {
 	known [len(knownMethods)]*node
 	other map[string]*node
@@ -87,8 +87,8 @@ func (m *methods) byMethod() map[string]*node {
 	return trees
 }
 
-// find returns the route for a request, nil if there is none. The method's own tree comes first: a pattern without a method that matches
-// the same path can't be more specific, since the two patterns would conflict.
+// find returns the route for a request, nil if there is none. find searches the method's own tree first: a pattern without a method that
+// matches the same path can't be more specific, since the two patterns would then conflict.
 func (m *methods) find(s *search, path []byte) *Route {
 	var tree *node
 	if s.known != unknown {
@@ -106,13 +106,15 @@ func (m *methods) find(s *search, path []byte) *Route {
 			return route
 		}
 	case "CONNECT":
-		// CONNECT asks for a tunnel. A handler for every method doesn't know that, and its 200 would seem to open one.
+		// CONNECT asks for a tunnel. A handler for every method doesn't know that, and the client would take its 200 for an open
+		// tunnel.
 		return nil
 	}
 	return m.any.find(s, path)
 }
 
-// find is match for a tree that may be nil. If it finds no route, it leaves no values behind for the search in the next tree.
+// find calls match on a tree that may be nil. If no route matches, find removes the values that match has appended, so that the
+// search in the next tree starts without them.
 func (n *node) find(s *search, path []byte) *Route {
 	if n == nil {
 		return nil

@@ -10,10 +10,10 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// Some patterns are valid but match nothing that clients request, because they use another framework's syntax. They are refused here, each
-// with the pattern to write instead.
+// Some patterns are valid but match no real request, because they use another framework's syntax. The functions below refuse them, and
+// name the pattern to write instead.
 
-// mistakenPath refuses a path with a method in front, which only Handle takes, or without a slash in front.
+// mistakenPath refuses a path that begins with a method, which only Handle accepts, or that lacks the leading slash.
 func mistakenPath(text string) error {
 	if i := strings.IndexAny(text, " \t/"); i > 0 && text[i] != '/' && syntax.IsToken(text[:i]) {
 		return fmt.Errorf("the method %q doesn't belong here: it is Handle that takes one with the path", text[:i])
@@ -64,8 +64,8 @@ func mistakenHost(host, path string) error {
 	return nil
 }
 
-// mistakenSegment refuses a literal that is a wildcard in other frameworks, or that contains a query. Whether it is the last one decides
-// which wildcard replaces it here.
+// mistakenSegment refuses a literal that is a wildcard in other frameworks, or that contains a query. The parameter last says whether
+// the literal is the last segment, which decides which wildcard the error proposes.
 func mistakenSegment(raw string, last bool) error {
 	switch name := wordIn(raw); {
 	case raw[0] == ':':
@@ -82,7 +82,8 @@ func mistakenSegment(raw string, last bool) error {
 	return nil
 }
 
-// wordIn returns the name after the sign of another framework's wildcard, or a name that can replace it.
+// wordIn returns the name of another framework's wildcard, without the ":" or "*" in front of it, or "name" if the wildcard has
+// none.
 func wordIn(raw string) string {
 	name := raw[1:]
 	for i := range name {

@@ -11,20 +11,21 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// mountPoint is where a handler is mounted. A Router among the handlers learns from the request where it is mounted.
+// mountPoint describes where a handler is mounted. If that handler is a Router, it finds its mount point in the request, with
+// mountedAt.
 type mountPoint struct {
-	segments   int // of the path that belong to the prefix
+	segments   int // how many of the path's segments belong to the prefix
 	host, path string
 	names      []string // of the prefix's wildcards
-	// mounted says whether a Router was found mounted here. A mounted Router enters the classes of its own routes. So the mount point's
-	// route need not enter its own class, which would mix the durations of all these routes.
+	// mounted says whether the mounted handler has turned out to be a Router. A mounted Router enters the class of the route that it
+	// chooses. The mount point's own route then enters no class, since that class would mix the durations of all these routes.
 	mounted *atomic.Uint32
-	// within has this mount point combined with each outer *mountPoint at which its router is mounted.
+	// within caches this mount point combined with each outer *mountPoint at which its router is mounted.
 	within sync.Map
 }
 
-// The values of mountPoint.mounted: no handler was called yet; a request is on its way through the route's middleware to find out what is
-// mounted; a handler was called; the handler is a Router.
+// The values of mountPoint.mounted, in order: the handler wasn't called yet; a first request is on its way through the route's middleware
+// to the handler; the handler was called; the handler is a Router.
 const (
 	mountUnknown uint32 = iota
 	mountSought
@@ -32,7 +33,7 @@ const (
 	mountRouter
 )
 
-// mountedAt finds the mount point that a request has come through.
+// mountedAt is the key for the mount point through which a request has passed.
 var mountedAt = filo.NewKey[*mountPoint]("mount point")
 
 // become makes m the mount point of a pattern, which ends in a slash.
@@ -43,7 +44,7 @@ func (m *mountPoint) become(p *pattern) {
 	m.mounted = new(atomic.Uint32)
 }
 
-// handler returns the handler of m's route.
+// handler returns the handler of m's route: it stores the mount point in the request and calls h.
 func (m *mountPoint) handler(h filo.Handler) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if seen := m.mounted.Load(); seen < mountTried {
@@ -57,7 +58,7 @@ func (m *mountPoint) handler(h filo.Handler) filo.Handler {
 	}
 }
 
-// below combines m with an outer mount point, at which m's router is mounted; nil means that there is none.
+// below combines m with outer, the mount point of the router that contains m. It returns m if that router isn't mounted.
 func (m *mountPoint) below(outer *mountPoint) *mountPoint {
 	if outer == nil {
 		return m
@@ -76,17 +77,17 @@ func (m *mountPoint) below(outer *mountPoint) *mountPoint {
 	return found.(*mountPoint)
 }
 
-// found records that a Router is mounted here. The flag is written once: a write by each request would have the cores take its cache line
-// from each other.
+// found records that a Router is mounted here. It writes the flag only once: if each request wrote it, the flag's cache line would bounce
+// between the cores.
 func (m *mountPoint) found() {
 	if m.mounted.Load() != mountRouter {
 		m.mounted.Store(mountRouter)
 	}
 }
 
-// leadsToRouter reports whether the request is expected to reach a Router here. The first request tries it. That request doesn't enter the
-// mount point's class. If it did, it would need a place in an overloaded server, and a mounted route that is always answered would never be
-// found.
+// leadsToRouter reports whether the request is expected to reach a Router here. The first request is assumed to reach one, so it doesn't
+// enter the mount point's class. If it did, an overloaded server could refuse it, and a mounted route marked with Always would never be
+// reached.
 func (m *mountPoint) leadsToRouter() bool {
 	switch m.mounted.Load() {
 	case mountRouter:
@@ -97,7 +98,8 @@ func (m *mountPoint) leadsToRouter() bool {
 	return false
 }
 
-// notReached lets another request try, if the route's middleware has answered the request that was expected to reach a Router.
+// notReached lets the next request try to reach a Router, if the route's middleware answered this one before the mounted handler
+// was called.
 func (m *mountPoint) notReached() { m.mounted.CompareAndSwap(mountSought, mountUnknown) }
 
 // cut returns the path without the prefix.

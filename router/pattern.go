@@ -14,20 +14,21 @@ import (
 // pattern is a parsed pattern, [METHOD ][HOST]/PATH.
 type pattern struct {
 	text     string // as Ctx.Route returns it
-	method   string // "" is every one
-	host     string // in lower case; "" is every one
+	method   string // "" matches every method
+	host     string // in lower case; "" matches every host
 	path     string // as written
 	segments []segment
 	names    []string // of the wildcards that have a value, in their order
 	location string   // file and line of the registration
 }
 
-// segment is the part of a pattern between two slashes, or behind the last one.
+// segment is the part of a pattern between two slashes, or after the last slash.
 type segment struct {
 	kind segmentKind
-	// text is a literal in canonical form, or a wildcard's name. A trailing slash, which is a wildcard, has none.
+	// text is a literal in canonical form, or a wildcard's name. It is empty for a trailing slash, which is a wildcard without a
+	// name.
 	text       string
-	constraint *constraint // of a single wildcard; nil is none
+	constraint *constraint // of a wildcard of the kind single; nil if it has none
 }
 
 // segmentKind says what a segment matches. If two kinds match the same segment, the lower one is more specific.
@@ -35,9 +36,9 @@ type segmentKind uint8
 
 const (
 	literal segmentKind = iota // itself
-	end                        // {$}: nothing, behind a slash that ends the path
+	end                        // {$}: the end of the path, after a slash
 	single                     // {name}: one segment that isn't empty
-	rest                       // {name...} or a trailing slash: all that is left, even nothing
+	rest                       // {name...} or a trailing slash: the rest of the path, which may be empty
 )
 
 func (p *pattern) last() segment { return p.segments[len(p.segments)-1] }
@@ -51,7 +52,7 @@ func (p *pattern) String() string {
 func parsePattern(text string) (*pattern, error) {
 	p := &pattern{}
 	target := text
-	// A blank behind the first slash belongs to the path, as in a regular expression.
+	// A blank after the first slash belongs to the path, for example to a regular expression.
 	if i := strings.IndexAny(text, " \t/"); i >= 0 && text[i] != '/' {
 		p.method, target = text[:i], strings.TrimLeft(text[i:], " \t")
 		if !syntax.IsToken(p.method) {
@@ -175,7 +176,7 @@ func parseWildcard(text string) (s segment, left string, err error) {
 }
 
 // wildcardSize returns where the wildcard at the start of text ends, -1 if it doesn't end. Braces in a regular expression must be balanced,
-// or stand behind a backslash.
+// or escaped with a backslash.
 func wildcardSize(text string) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -205,11 +206,12 @@ func validName(name string) bool {
 // canonicalEscape encodes the bytes that would make segments ambiguous in a path of decoded segments.
 var canonicalEscape = strings.NewReplacer("/", "%2F", "%", "%25")
 
-// canonicalDots has the canonical forms of the segments "." and "..", by their length: as values their dots stay encoded.
+// canonicalDots holds the canonical forms of the decoded segments "." and "..", indexed by length. Their dots stay encoded,
+// because unencoded ones would be dot segments, which lead to another path.
 var canonicalDots = [...]string{1: "%2E", 2: "%2E%2E"}
 
-// canonical returns the form of a decoded segment that the tree compares: only "/", "%" and segments of dots are encoded. So
-// a clean path without "%" is compared as it was sent.
+// canonical returns the canonical form of a decoded segment, the form that the tree compares: only "/", "%" and the segments "."
+// and ".." are percent-encoded. A clean path without "%" therefore is in canonical form as it was sent.
 func canonical(decoded string) string {
 	if isDots([]byte(decoded)) {
 		return canonicalDots[len(decoded)]
@@ -217,10 +219,10 @@ func canonical(decoded string) string {
 	return canonicalEscape.Replace(decoded)
 }
 
-// appendCanonical appends a path as sent, whose percent-encoding is well-formed, with its segments in canonical form. Dots
-// that aren't encoded stay so.
+// appendCanonical appends a path as sent, whose percent-encoding is well-formed, with its segments in canonical form. Dot
+// segments that were sent unencoded stay unencoded.
 func appendCanonical(dst, path []byte) []byte {
-	segment, from := len(dst), 0 // where it begins in dst and in path
+	segment, from := len(dst), 0 // where the current segment begins in dst and in path
 	for i := 0; i < len(path); i++ {
 		c := path[i]
 		switch c {
@@ -244,7 +246,8 @@ func appendCanonical(dst, path []byte) []byte {
 	return encodeDots(dst, segment, len(path)-from)
 }
 
-// encodeDots puts the last segment of dst into canonical form if it consists of dots and not all of these were sent as dots.
+// encodeDots encodes the last segment of dst if it is "." or ".." and at least one of its dots was sent percent-encoded. The
+// parameter sent is the length of the segment in the request.
 func encodeDots(dst []byte, segment, sent int) []byte {
 	if last := dst[segment:]; len(last) < sent && isDots(last) {
 		dst = append(dst[:segment], canonicalDots[len(last)]...)
@@ -252,7 +255,7 @@ func encodeDots(dst []byte, segment, sent int) []byte {
 	return dst
 }
 
-// decodeCanonical decodes a segment, or several, in canonical form. The result is in b's memory.
+// decodeCanonical decodes a segment, or several, in canonical form. The result reuses b's memory.
 func decodeCanonical(b []byte) []byte {
 	return slices.Clip(syntax.AppendPercentDecoded(b[:0], b))
 }

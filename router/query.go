@@ -10,20 +10,19 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// queries are the media types that a route of QUERY takes.
+// queries holds the media types that a QUERY route accepts.
 type queries struct {
 	types   []string   // "*/*" and "text/*" are ranges
 	field   filo.Field // Accept-Query
-	refusal error      // of other types
+	refusal error      // the error for any other type
 }
 
 var errNoQueryType = filo.Error(400, "a QUERY needs a Content-Type, which says how to read its content")
 
-// AcceptQuery names the media types that a route of QUERY takes, such as "application/json" or "text/*". Its answers, and the router's
-// answers to OPTIONS and to methods that the path doesn't have, list them in Accept-Query (RFC 10008, section 3). A QUERY with content of
-// another type is answered with 415, before the handler is called. Parameters of a request's type, such as charset, don't matter.
-// AcceptQuery returns the route. It panics if the route is for another method, without a type, for a type with parameters, and if it is
-// called twice.
+// AcceptQuery sets the media types that a QUERY route accepts, such as "application/json" or "text/*". The route's responses list them in
+// Accept-Query (RFC 10008, section 3), and so do the router's 204 and 405 responses for the route's path. A QUERY with content of another
+// type is answered with 415, before the handler is called. Parameters of a request's type, such as charset, are ignored. AcceptQuery
+// returns the route. It panics if the route is for another method, if no type is given or one with parameters, and if it is called twice.
 func (route *Route) AcceptQuery(mediaTypes ...string) *Route {
 	r := route.group.router
 	r.mu.Lock()
@@ -44,14 +43,15 @@ func (route *Route) AcceptQuery(mediaTypes ...string) *Route {
 		check(err == nil && len(parameters) == 0 && ok && main != "" && sub != "" && mediaType == strings.TrimSpace(mediaType) &&
 			(sub == "*" || !strings.Contains(mediaType, "*")), fmt.Sprintf(`%q isn't a media type such as "application/json" or "text/*", without parameters`, mediaType))
 	}
-	// RFC 10008, section 3: a List of Tokens or Strings (RFC 9651, section 3.1). A String can be any type; a token has no quotes in it.
+	// RFC 10008, section 3: a List of Tokens or Strings (RFC 9651, section 3.1). A String can hold any media type. It needs no escapes,
+	// because the tokens of a media type contain no quotes.
 	q.field = filo.NewField("Accept-Query", `"`+strings.Join(mediaTypes, `", "`)+`"`)
 	q.refusal = filo.Error(415, "Content-Type must be "+strings.Join(mediaTypes, " or "))
 	route.queries = q
 	return route
 }
 
-// accept reports whether the route takes a request's media type.
+// accept reports whether the route accepts a request's media type.
 func (q *queries) accept(mediaType []byte) bool {
 	return slices.ContainsFunc(q.types, func(accepted string) bool {
 		prefix, isRange := strings.CutSuffix(accepted, "*")

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A route for QUERY answers only QUERY. Answers to other methods for its path list the media types that it takes (RFC 10008).
+// A route for QUERY answers only QUERY. Answers to other methods for its path list the accepted media types (RFC 10008).
 func TestQUERY(t *testing.T) {
 	r := router.New()
 	echo := func(c *filo.Ctx) error {

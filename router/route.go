@@ -14,13 +14,13 @@ import (
 
 // Route is a registered pattern with its handler.
 type Route struct {
-	// Set when the router begins to serve, and not changed from then on.
+	// The next two fields are set when the router begins to serve, and don't change afterwards.
 	handler   filo.Handler // with all middleware
 	preflight filo.Handler // the same middleware around the handler that answers OPTIONS
 
 	class     class.Class
-	names     []string    // of the values
-	restNamed bool        // the last one belongs to a {name...}
+	names     []string    // of the wildcards that have a value
+	restNamed bool        // the last name belongs to a {name...}
 	mount     *mountPoint // the mount point that the route leads to; nil for none
 
 	pattern    *pattern
@@ -28,15 +28,16 @@ type Route struct {
 	given      filo.Handler
 	middleware []filo.Middleware
 	name       string // guarded by Router.mu
-	told       string // "Inline" or "Offload", where the route was told to run; guarded by Router.mu, and not changed from when it serves
+	told       string // "Inline" or "Offload" if that method was called, else ""; guarded by Router.mu, constant once the router serves
 
-	queries *queries // the media types that it takes, nil for all; guarded by Router.mu, and not changed once it serves
+	queries *queries // the accepted media types, nil for all; guarded by Router.mu, constant once the router serves
 
-	// placed has the route's *placement for each *mountPoint that its router serves.
+	// placed caches the route's *placement for each *mountPoint at which its router is mounted.
 	placed sync.Map
 }
 
-// run answers a request whose parameters have been set. The name is the route's name, or "" if the name has been set, too.
+// run handles a request whose parameters have been set. name is the route's name, or "" if the caller has set the name of the
+// request's route, too.
 func (route *Route) run(c *filo.Ctx, name string) error {
 	if route.mount == nil || route.told != "" || !route.mount.leadsToRouter() {
 		if err := inside.EnterRoute(c, &route.class, name); err != nil {
@@ -78,8 +79,8 @@ func (route *Route) Name(name string) *Route {
 
 // Inline runs the route directly in the loop that reads its requests, from the first request on. Use it for quick routes that must
 // answer even when Server.Concurrency is reached, such as probes, and for fast routes that are rarely called. The handler and its
-// middleware must not block, and together must not take more than some 10 µs, because the other connections of the loop wait
-// meanwhile. Other routes don't need it: filo times them. Inline returns the route, and panics after Offload.
+// middleware must not block, and together must not take more than some 10 µs, because the other connections of the loop wait for
+// them. Other routes don't need it: filo times them. Inline returns the route, and panics after Offload.
 func (route *Route) Inline() *Route {
 	route.tell("Inline")
 	route.class.SetInline()
@@ -95,12 +96,12 @@ func (route *Route) Offload() *Route {
 	return route
 }
 
-// Always answers the route's requests even when Server.Concurrency is reached, without a wait in Server.Queue. The server has a reserve of
-// 16 for all such requests that take long; further ones need a place like any other. Use it for operators' pages, such as metrics, which
-// matter most when the server is overloaded. Package debug and the dashboard use it themselves, and an Inline route doesn't need it.
-// Clients at large must not reach such a route, or they fill the reserve. Always doesn't determine where the route runs, so it can be
-// combined with Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it hijacks or parks its connection. Always returns
-// the route.
+// Always admits the route's requests even when Server.Concurrency is reached, without a wait in Server.Queue. Requests of all such routes
+// that take long share a reserve of 16 places; when the reserve is used up, a further one needs an ordinary place. Use it for operators'
+// pages, such as metrics, which matter most when the server is overloaded. Packages debug and dashboard call Always for their own routes,
+// and an Inline route doesn't need it. Don't expose such a route to arbitrary clients, which could fill the reserve. Always doesn't
+// determine where the route runs, so it can be combined with Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it
+// hijacks or parks its connection. Always returns the route.
 func (route *Route) Always() *Route {
 	r := route.group.router
 	r.mu.Lock()
@@ -153,9 +154,9 @@ func (r *Router) Routes() []RouteInfo {
 	return infos
 }
 
-// URL returns the path of the route called name. The values fill its wildcards in order, and URL escapes them. The value of
-// {name...} may have several segments. If the pattern has a host, the result begins with "//" and the host; the first value is the label for
-// the star of a host. The prefix of a Mount isn't included. URL returns an error for a value that the route wouldn't match.
+// URL returns the path of the route called name. The values fill its wildcards in order, and URL escapes them. The value of {name...} may
+// have several segments. If the pattern has a host, the result begins with "//" and the host; if that host begins with a star, the first
+// value is the label that replaces it. The prefix of a Mount isn't included. URL returns an error for a value that the route wouldn't match.
 func (r *Router) URL(name string, values ...string) (string, error) {
 	r.mu.Lock()
 	route := r.named[name]

@@ -14,14 +14,14 @@ import (
 )
 
 // Router finds the handler for a request. Register its routes and set its fields before it serves its first request: afterwards
-// it can't be changed. A Router is also its own outermost Group. New makes one.
+// it can't be changed. A Router is also its own outermost Group. New creates a Router.
 type Router struct {
 	group
 
 	// DisableSlashRedirect turns off the redirect from a path without a route to the same path with a trailing slash.
 	DisableSlashRedirect bool
 	// DisablePathRedirect turns off the redirect of paths with empty segments, "." or ".." to their clean form. The router then
-	// matches such paths as they are, and {name...} or a trailing slash may pass them to handlers.
+	// matches such paths as they are, so a pattern with {name...} or a trailing slash may pass them to its handler.
 	DisablePathRedirect bool
 	// DisableOptions turns off the router's answers to OPTIONS, and so to CORS preflights. Only routes for OPTIONS, or for every
 	// method, then answer them.
@@ -36,7 +36,7 @@ type Router struct {
 	notFound         filo.Handler      // guarded by mu
 	methodNotAllowed filo.Handler      // guarded by mu
 
-	// table answers requests; it is made for the first one.
+	// table answers requests. The first request creates it.
 	table atomic.Pointer[table]
 }
 
@@ -88,22 +88,23 @@ func (r *Router) register(route *Route) {
 	r.routes = append(r.routes, route)
 }
 
-// table holds a router's routes while it serves. Nothing in it is changed.
+// table holds a router's routes while it serves. Its fields don't change.
 type table struct {
 	router  *Router
 	anyHost methods
-	// literals are a short cut to routes of anyHost whose paths are literals. There are none if some routes have a host.
+	// literals is a shortcut to the routes of anyHost whose paths are literals. It is empty if any route has a host, since that
+	// route would come first.
 	literals *literals
 	hosts    map[string]*methods // by name in lower case, perhaps with "*." in front; nil if no route has a host
 	starred  bool                // some hosts have a star
 
 	unmatched                  filo.Handler // for requests without a route, with the router's middleware
 	notFound, methodNotAllowed filo.Handler
-	// class is the class of answers by the router itself, and of NotFound and MethodNotAllowed, which may do anything.
+	// class measures the router's own answers, together with the NotFound and MethodNotAllowed handlers, which may take any time.
 	class class.Class
 }
 
-// freeze makes the table and the middleware chains.
+// freeze builds the table and the middleware chains.
 func (r *Router) freeze() *table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +141,7 @@ func (r *Router) freeze() *table {
 	return t
 }
 
-// entered returns a handler of requests that no route answers, in their class.
+// entered returns a handler that enters t.class, the class of requests without a route, and then calls h.
 func (t *table) entered(h filo.Handler) filo.Handler {
 	h = rendered(h)
 	return func(c *filo.Ctx) error {
@@ -212,7 +213,7 @@ func (r *Router) Serve(c *filo.Ctx) error {
 
 // serveEncoded serves a path with percent-encoding.
 func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
-	// Dot segments are looked for before decoding: encoded dots are values like any others, as for ServeMux.
+	// Dot segments are refused before decoding: encoded dots are ordinary values, as in ServeMux.
 	if s.refuseDots && !isClean(path[1:]) {
 		return t.unmatched(c)
 	}
@@ -247,12 +248,14 @@ func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) er
 	return route.run(c, "")
 }
 
-// redirectsToSlash reports whether a path without a route is redirected to the same path with a slash at its end.
+// redirectsToSlash reports whether a path that matches a route for a whole subtree is redirected to the same path with a trailing
+// slash, because the path with the slash has a more specific route.
 func (t *table) redirectsToSlash(s *search) bool {
 	return s.beyond && s.withSlash != nil && !t.router.DisableSlashRedirect
 }
 
-// rootPath is the path for a target without a path. It is also the rest of a mount point's own path after the prefix is cut.
+// rootPath is the path of a request whose target has none, such as CONNECT. It is also what remains of a path that is no longer
+// than a mount point's prefix.
 var rootPath = []byte("/")
 
 // requestPath returns the path as sent. CONNECT, which has no path, is matched as if its path were "/".
@@ -284,13 +287,13 @@ func (t *table) find(s *search, c *filo.Ctx, path []byte) *Route {
 	return t.anyHost.find(s, path)
 }
 
-// ofHost returns the trees of the request's host, and those of all hosts directly below a domain. Either may be nil.
+// ofHost returns the trees of the request's host, and those of the host pattern with a star that matches it. Either may be nil.
 func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
-	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // without port and dot, as middleware.HostCheck compares it
+	host := bytes.TrimSuffix(withoutPort(asked.Host(c)), []byte{'.'}) // without port and final dot, as middleware.HostCheck compares it
 	if trees[0] = t.hosts[string(host)]; trees[0] != nil && !t.starred {
-		return trees // most names come in lower case
+		return trees // most clients send the host in lower case
 	}
-	var lower [256]byte // the longest name is of 253 bytes
+	var lower [256]byte // a domain name has at most 253 bytes
 	if len(host) > len(lower) {
 		return trees
 	}
@@ -314,12 +317,12 @@ func (t *table) ofHost(c *filo.Ctx) (trees [2]*methods) {
 type scratch struct {
 	path   []byte   // in canonical form
 	value  []byte   // decoded, for a constraint
-	values [][]byte // of the route, in path
+	values [][]byte // the route's values, as parts of path
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// maxKeptScratch is the size up to which the memory of a scratch is kept for other requests.
+// maxKeptScratch is the size of the largest scratch that goes back to the pool.
 const maxKeptScratch = 8 << 10
 
 func (s *scratch) release() {

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// trace makes middleware that adds its name to the Trace field on the way in, and the status that it finds on the way out.
+// trace makes middleware that adds its name to the Trace field before it calls next, and the response's status afterwards.
 func trace(name string) filo.Middleware {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -85,7 +85,8 @@ func TestUseCoversTheRoutersAnswers(t *testing.T) {
 	}
 }
 
-// Middleware finds the error of a handler, and of middleware inside it, turned into the response, and gets the error too.
+// When next returns an error of a handler or an inner middleware, the error has already been rendered as the response, and the
+// middleware also receives the error.
 func TestErrorsAreRenderedInside(t *testing.T) {
 	teapot := &filo.HTTPError{Status: 418, Detail: "short and stout"}
 	r := router.New()
@@ -115,7 +116,7 @@ func TestErrorsAreRenderedInside(t *testing.T) {
 	}
 }
 
-// A preflight runs the middleware of the route that it asks about, and gets 204 if that middleware doesn't answer.
+// A preflight passes through the middleware of the route that it asks about, and gets 204 if that middleware doesn't answer.
 func TestPreflight(t *testing.T) {
 	cors := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
@@ -214,7 +215,7 @@ func TestMiddlewareWithoutHandler(t *testing.T) {
 
 func noHandler(filo.Handler) filo.Handler { return nil }
 
-// If the first requests come at once, each of them finds all chains built, and each chain is built only once.
+// If the first requests are concurrent, each of them finds all chains built, and each chain is built only once.
 func TestFreezeAtOnce(t *testing.T) {
 	r := router.New()
 	made := 0
@@ -270,7 +271,7 @@ func TestRedirectsCanBeDisabled(t *testing.T) {
 	}
 }
 
-// CONNECT is matched by its host, and never redirected. A handler for every method doesn't get it.
+// CONNECT is matched by its host, and never redirected. A handler for every method isn't called for CONNECT.
 func TestConnect(t *testing.T) {
 	r := with("CONNECT proxy.test/", "/")
 	if got := do(t, r, "CONNECT proxy.test:443"); got.Status != 200 || got.Header.Get("Route") != "CONNECT proxy.test/" {
@@ -293,7 +294,7 @@ func TestAbsoluteForm(t *testing.T) {
 }
 
 // The star of a host stands for one label. Routes of the request's own host come first, then those of the starred domain above it, then
-// those of any host. Each path is looked for in all three.
+// those of any host. Each path is searched in all three.
 func TestHostsBelow(t *testing.T) {
 	r := with("admin.a.test/", "GET *.a.test/shop/{x}", "POST *.a.test/shop/{x}", "*.b.a.test/{$}", "/shop/{x}", "/{$}")
 	for target, want := range map[string]string{
@@ -324,7 +325,7 @@ func TestHostsBelow(t *testing.T) {
 	}
 }
 
-// Paths as long as the server lets through are matched, and answered, like others.
+// Paths of the maximum length that the server accepts are matched and answered like others.
 func TestOverlongPaths(t *testing.T) {
 	r := with("/a/{x}", "/b/{rest...}", "/c/{x:[a-z]+}", "/d/{x}/e")
 	long := strings.Repeat("x", 6000)
@@ -413,7 +414,8 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// Classes are listed by the patterns of their routes. The classes of a mounted router's routes replace that of the mount point.
+// Classes are listed by the patterns of their routes. A mounted router's routes are listed with their own classes, instead of the
+// class of the mount point.
 func TestClasses(t *testing.T) {
 	inner := with("GET /x")
 	r := with("GET /a/{b}")
@@ -468,8 +470,8 @@ func TestClassOfNoRoute(t *testing.T) {
 	}
 }
 
-// A route marked Inline or Offload runs accordingly from the first request on, together with all middleware, however long that takes. When
-// all places of the server are taken, Inline routes are answered and others refused, by both drivers.
+// A route marked Inline or Offload runs accordingly from the first request on, together with all its middleware, however long they take.
+// When all places of the server are taken, Inline routes are answered and others are refused, in both drivers.
 func TestRouteInlineAndOffload(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -486,7 +488,7 @@ func testRouteInlineAndOffload(t *testing.T, driver filo.Driver) {
 	r, mounted := router.New(), router.New()
 	r.Use(func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			time.Sleep(100 * time.Microsecond) // a class that is measured would become slow
+			time.Sleep(100 * time.Microsecond) // long enough that an unmarked route's class would become slow
 			return next(c)
 		}
 	})
@@ -597,7 +599,7 @@ func TestURL(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		values []string
-		want   string // "" is an error
+		want   string // "" means an error
 	}{
 		{"file", []string{"7", "a b/c%/d?"}, "/users/7/files/a%20b/c%25/d%3F"},
 		{"file", []string{"7", ""}, "/users/7/files/"},

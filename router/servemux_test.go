@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// choices makes choices from the bytes of a fuzzer, 0 when there are no more.
+// choices makes choices from the bytes of a fuzzer. When there are no more bytes, every choice is 0.
 type choices []byte
 
 func (c *choices) upTo(n int) int {
@@ -32,8 +32,8 @@ func (c *choices) upTo(n int) int {
 
 func (c *choices) of(from ...string) string { return from[c.upTo(len(from))] }
 
-// pattern makes a pattern, mostly a valid one. It never makes some patterns that ServeMux accepts: unclean ones without a method, which can
-// never match and panic here, and "%2F" as a whole segment, which ServeMux takes for {$}.
+// pattern makes a pattern, usually a valid one. It leaves out two kinds of patterns that ServeMux accepts: unclean ones without a method,
+// which can never match and panic in the router, and those with "%2F" as a whole segment, which ServeMux treats like {$}.
 func (c *choices) pattern() string {
 	var b strings.Builder
 	b.WriteString(c.of("", "GET ", "POST ", "", "HEAD ", "GET ", "PURGE ", "CONNECT  "))
@@ -64,7 +64,7 @@ func (c *choices) target() string {
 	return b.String()
 }
 
-// outcome describes the answer to a request, as far as the two routers' answers can be compared.
+// outcome describes those parts of an answer in which the two routers can be compared.
 func outcome(status int, header http.Header, target string) string {
 	switch {
 	case status == 200:
@@ -140,7 +140,7 @@ func (test *serveMuxTest) run(t *testing.T, c choices) {
 	}
 }
 
-// muxRoute returns the text of show for a handler in a ServeMux.
+// muxRoute returns the text that show would send for a request that a ServeMux has matched.
 func muxRoute(request *http.Request, pattern string) string {
 	text := strings.Join(strings.Fields(pattern), " ")
 	for part := range strings.SplitSeq(pattern, "/") {

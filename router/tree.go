@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/internal/hooks"
 )
 
-// node is a node of a radix tree, which holds the paths of one method's routes, with their literals in canonical form. The bytes from the
-// root to a node are the beginning of a path; wildcards hang from nodes whose bytes end in a slash.
+// node is a node of a radix tree, which holds the paths of one method's routes, with their literals in canonical form. The prefixes from
+// the root to a node, put together, are the beginning of a path. Only a node at which this text ends in a slash has wildcards.
 type node struct {
 	prefix   string // the bytes from the parent to this node
 	first    string // the first byte of each child's prefix
@@ -22,7 +22,8 @@ type node struct {
 	rest        *Route // the route of all paths that begin with this one
 }
 
-// wildcard is a segment with a constraint, and the rest of the path after it. The rest is empty, or begins with a slash.
+// wildcard is a wildcard segment with a constraint, and the tree of the paths that follow it. Each of these paths is empty, or
+// begins with a slash.
 type wildcard struct {
 	constraint *constraint
 	node       *node
@@ -46,10 +47,10 @@ func (n *node) add(segments []segment, route *Route) {
 	n.at(text).route = route
 }
 
-// at returns the node for the bytes of text below n's parent, making it if there is none.
+// at returns the node to which text leads from n's parent, and creates it if necessary.
 func (n *node) at(text string) *node {
 	if n.prefix == "" && n.children == nil && n.constrained == nil && n.single == nil && n.route == nil && n.rest == nil {
-		n.prefix = text // a new one
+		n.prefix = text // n is a new node
 		return n
 	}
 	shared := 0
@@ -74,7 +75,7 @@ func (n *node) at(text string) *node {
 	return child
 }
 
-// wildcard returns the node after a wildcard, making it if there is none.
+// wildcard returns the node after a wildcard of n with the constraint c, and creates it if necessary.
 func (n *node) wildcard(c *constraint) *node {
 	if c == nil {
 		if n.single == nil {
@@ -121,14 +122,15 @@ func (n *node) order() int {
 // search is the state of a search for a request's route.
 type search struct {
 	match  *hooks.Match // the values of the wildcards are appended to it
-	before int          // how many values it had before
+	before int          // how many values match held before the search
 	method []byte
 	known  int // the method's index in knownMethods, or unknown
-	// refuseDots is for a path that wasn't checked for empty segments and dot segments: a path that has them matches nothing.
+	// refuseDots is set if the path wasn't checked for empty segments and dot segments before the search. A path that contains
+	// them then matches nothing.
 	refuseDots bool
 	scratch    *scratch // for a path with percent-encoding; else nil
 
-	// beyond says that the path continues after the part that the pattern has before its {name...} or trailing slash.
+	// beyond says that the {name...} or trailing slash of the found pattern matched a part of the path that isn't empty.
 	beyond bool
 	// withSlash is the route for the path with a slash appended, if that route would be found before any other.
 	withSlash *Route
@@ -139,10 +141,11 @@ func (s *search) setMethod(method []byte) { s.method, s.known = method, known(me
 // match returns the route for a path, or for the rest of one, nil if there is none.
 //
 // It tries the literal first, then wildcards with a constraint, then the wildcard without a constraint, and rest last. The first route that
-// it finds is the most specific one. If another route matched too, one of the two would be more specific, since they don't conflict. And
-// the more specific route has the alternative that is tried first where the two routes part. No node is visited twice.
+// it finds is the most specific one. If two routes match the same path, one is more specific, since they don't conflict. Where their
+// patterns diverge, the more specific route has the alternative that is tried first. No node is visited twice.
 //
-// If both path and n's prefix have a first byte, the two are equal: the byte led here, or it is a slash.
+// If neither path nor n's prefix is empty, their first bytes are equal and need no comparison: the parent chose n by that byte,
+// or both are slashes.
 func (n *node) match(s *search, path []byte) *Route {
 	for {
 		if len(path) <= len(n.prefix) {
@@ -196,7 +199,7 @@ func (n *node) match(s *search, path []byte) *Route {
 		}
 		s.match.Append(value)
 		if n.rest == nil {
-			n, path = n.single, path[size:] // the last alternative needs no way back
+			n, path = n.single, path[size:] // the last alternative, so the search needs no backtracking
 			continue
 		}
 		if route := n.single.match(s, path[size:]); route != nil {
@@ -208,7 +211,7 @@ func (n *node) match(s *search, path []byte) *Route {
 }
 
 // ending returns the route for a path that ends at n, nil if there is none. path is the part of the request's path that n's prefix must
-// match; it may end before the prefix does. If a slash behind the path would lead to a route, ending records that.
+// match; it may end before the prefix does. If the path with a slash appended would have a route, ending records that route.
 func (n *node) ending(s *search, path []byte) *Route {
 	if string(path) != n.prefix {
 		if len(path) == len(n.prefix)-1 && n.prefix[len(path)] == '/' && string(path) == n.prefix[:len(path)] {
@@ -231,7 +234,7 @@ func (n *node) ending(s *search, path []byte) *Route {
 	return nil
 }
 
-// remainder returns the route for all paths below n; the search hasn't reached the end of the request's path.
+// remainder returns n's route for all paths below n. The caller has found that the request's path continues after n.
 func (n *node) remainder(s *search, path []byte) *Route {
 	if n.rest == nil || s.refuseDots && !isClean(path) {
 		return nil
@@ -243,7 +246,7 @@ func (n *node) remainder(s *search, path []byte) *Route {
 	return n.rest
 }
 
-// noteSlash records the node that the path would have reached with a slash behind it.
+// noteSlash records the route of n, the node that the path would have reached with a slash appended.
 func (s *search) noteSlash(n *node) {
 	if s.withSlash != nil {
 		return

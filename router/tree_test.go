@@ -30,7 +30,7 @@ func (p *pattern) matches(segments []string) bool {
 	return len(p.segments) == len(segments)
 }
 
-// The tree finds the pattern that is more specific than every other one that matches the path, also by its constraints.
+// Of all patterns that match a path, constraints included, the tree finds the most specific one.
 func TestTreeFindsTheMostSpecific(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
@@ -124,7 +124,7 @@ func checkMostSpecific(t *testing.T, patterns []*pattern, path string, route *Ro
 	}
 }
 
-// The canonical form of a path keeps its segments apart, and each of them decodes to the segment that was sent.
+// The canonical form of a path has the same segments as the path, and each of them decodes to the segment that was sent.
 func TestCanonical(t *testing.T) {
 	for sent, want := range map[string]string{
 		"/a%2fb":         "/a%2Fb",

@@ -14,7 +14,7 @@ import (
 //
 // Several goroutines may call all methods at once. A Conn that was dialed in a testing/synctest bubble blocks durably there.
 type Conn struct {
-	in, out       *stream // the same streams as the peer's, the other way round
+	in, out       *stream // the peer's out and in
 	local, remote net.Addr
 }
 
@@ -69,8 +69,8 @@ func (c *Conn) CloseWrite() error {
 	return c.wrap("close", c.out.finish())
 }
 
-// WaitRead waits until the peer has read everything, so that one Read can't return both earlier and later writes. The write
-// deadline applies.
+// WaitRead waits until the peer has read everything, so that no Read of the peer returns bytes of both earlier and later writes.
+// The write deadline applies.
 func (c *Conn) WaitRead() error {
 	return c.wrap("wait", c.out.waitRead())
 }

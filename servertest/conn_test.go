@@ -57,8 +57,7 @@ func TestConnReadGivesWhatIsThere(t *testing.T) {
 	wantRead(t, b, "etwo", nil)
 }
 
-// The bytes come out as they went in, whatever the sizes of the calls and wherever the
-// ring wraps around.
+// The bytes are read in the order in which they were written, whatever the sizes of the calls and wherever the ring wraps around.
 func TestConnKeepsOrderAcrossWraps(t *testing.T) {
 	a, b := Pipe()
 	const total = 4 << 20
@@ -285,12 +284,12 @@ func TestConnDeadlines(t *testing.T) {
 		readAt(time.Second, os.ErrDeadlineExceeded)
 
 		mustWrite(t, b, "x")
-		readAt(time.Second, os.ErrDeadlineExceeded) // also when there is something to read
+		readAt(time.Second, os.ErrDeadlineExceeded) // even if there are bytes to read
 		a.SetReadDeadline(start.Add(2 * time.Second))
 		readAt(time.Second, nil)
 		readAt(2*time.Second, os.ErrDeadlineExceeded)
 
-		// While a Read is blocked, the deadline is moved: later, earlier, away.
+		// While a Read is blocked, the deadline is moved later, moved earlier and removed.
 		a.SetReadDeadline(start.Add(3 * time.Second))
 		time.AfterFunc(500*time.Millisecond, func() { a.SetReadDeadline(start.Add(10 * time.Second)) })
 		readAt(10*time.Second, os.ErrDeadlineExceeded)
@@ -367,7 +366,7 @@ func TestConnWaitRead(t *testing.T) {
 	})
 }
 
-// Two writers' bytes come one after the other, also when both have to wait.
+// The bytes of two concurrent Writes don't mix, even if both have to wait.
 func TestConnWritesDoNotMix(t *testing.T) {
 	a, b := Pipe()
 	const size = 3 * maxBuffered
@@ -390,7 +389,7 @@ func TestConnWritesDoNotMix(t *testing.T) {
 	}
 }
 
-// Whatever the moment of a close, every call returns.
+// Every blocked call returns, whenever a connection is closed.
 func TestConnConcurrentClose(t *testing.T) {
 	for range 500 {
 		a, b := Pipe()

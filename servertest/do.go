@@ -19,7 +19,7 @@ type Answer struct {
 }
 
 // Do sends a request such as "GET /path", with fields such as "Accept: text/html", on a new connection, and returns the answer.
-// The host is filo.test, or the host of a request such as "GET http://host/path". The test fails if there is no answer that
+// The host is filo.test, or the host of a request such as "GET http://host/path". The test fails unless there is an answer that
 // net/http can parse.
 func (s *Server) Do(t testing.TB, request string, fields ...string) Answer {
 	t.Helper()
@@ -32,7 +32,7 @@ func (s *Server) DoBody(t testing.TB, request, body string, fields ...string) An
 	return answerTo(t, request, s.Raw(t, Request(request, body, fields...)))
 }
 
-// DoFrom is Do for a client with the given address, which the handler sees as the client's.
+// DoFrom is Do from a given address, which the handler sees as the client's address.
 func (s *Server) DoFrom(t testing.TB, client net.Addr, request string, fields ...string) Answer {
 	t.Helper()
 	c, err := s.Listener.DialFrom(client)

@@ -98,7 +98,7 @@ func TestListenerCloseAmongDials(t *testing.T) {
 				if err != nil {
 					return
 				}
-				// The copy ends by the reset of a queued connection, or by the close of an accepted one.
+				// The copy ends when a queued connection is reset, or an accepted one is closed.
 				io.Copy(io.Discard, c)
 			})
 		}

@@ -23,10 +23,10 @@ const (
 	// rawTimeout bounds how long Raw waits for the server to close the connection.
 	rawTimeout = 10 * time.Second
 
-	// shutdownTimeout limits the handlers that still run when the test is over.
+	// shutdownTimeout bounds how long handlers may still run after the test has ended.
 	shutdownTimeout = 5 * time.Second
 
-	// leakTimeout limits the goroutines that still run when the server has ended.
+	// leakTimeout bounds how long goroutines may still run after the server has ended.
 	leakTimeout = 5 * time.Second
 
 	// leakLabel is the pprof label that identifies the goroutines of a Server. A goroutine inherits it from the one that starts it.
@@ -49,7 +49,7 @@ type Server struct {
 	served chan error // receives the result of Serve
 }
 
-// serverCount is how many servers were started so far. It gives the next one its name.
+// serverCount is how many servers were started so far. The label of the next server is made from it.
 var serverCount atomic.Int64
 
 // New starts a server with the handler h and the default configuration. When the test ends, the server is shut down. The test
@@ -81,10 +81,10 @@ func NewServer(t testing.TB, config *filo.Server) *Server {
 	return s
 }
 
-// Client returns an HTTP client that sends every request to the server, whatever the host in its URL. It always returns the
-// same client, which keeps connections alive. Its Jar keeps cookies as a browser does, Secure ones also over plain HTTP, as browsers do for
-// localhost: so a login lasts. For a client without cookies, set Jar to nil; for a second user, copy the client and give the copy another
-// Jar.
+// Client returns an HTTP client that sends every request to the server, whatever the host in its URL. It always returns the same client,
+// which keeps connections alive. Its Jar keeps cookies as a browser does, so a login lasts. Like browsers for localhost, it sends Secure
+// cookies over plain HTTP, too. For a client without cookies, set Jar to nil; for a second user, copy the client and set another Jar in the
+// copy.
 func (s *Server) Client() *http.Client {
 	return s.client
 }

@@ -64,7 +64,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// A server works, and ends, in a bubble: its connections block durably there.
+// A server works, and ends, in a synctest bubble: its connections block durably there.
 func TestInSynctest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *filo.Ctx) error {

@@ -48,10 +48,10 @@ type stream struct {
 	writeDeadline deadline
 }
 
-// A deadline belongs to one direction of a stream and is guarded by its mutex.
+// A deadline is the read or the write deadline of a stream, and is guarded by the stream's mu.
 //
-// The timer may fire early: a server moves its deadline further into the future at every request, which only stores the time. The timer is
-// set again when it fires.
+// The timer may fire early: a server moves its deadline further into the future at every request, and this only stores the new time. The
+// timer is set again when it fires early.
 type deadline struct {
 	at     time.Time // zero: none
 	passed bool
@@ -115,7 +115,7 @@ func (s *stream) write(p []byte) (int, error) {
 	return n, err
 }
 
-// waitRead returns when every byte that was written has been read, or never will be.
+// waitRead waits until every byte that was written has been read. It returns an error if some bytes never will be.
 func (s *stream) waitRead() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,7 +54,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkPublishAlone measures an event that has no subscriber, and is kept in the history.
+// BenchmarkPublishAlone measures publishing an event without subscribers, which is only stored in the history.
 func BenchmarkPublishAlone(b *testing.B) {
 	hub := sse.NewHub()
 	defer hub.Close()
@@ -75,10 +75,10 @@ func benchServe(b *testing.B, s *filo.Server) (address string) {
 	return ln.Addr().String()
 }
 
-// benchMark is in each event, once.
+// benchMark occurs exactly once in each event.
 const benchMark = "~"
 
-// benchSubscribe gets the topic's events, and counts them.
+// benchSubscribe subscribes to the topic, and counts its events.
 func benchSubscribe(b *testing.B, address string, received *atomic.Int64) {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {

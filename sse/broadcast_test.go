@@ -45,16 +45,16 @@ const (
 	broadcastQueue  = 32 << 10
 )
 
-// broadcastReport is a line of the clients' output: all clients have their streams, all but the slow one have got an event, or something
-// has gone wrong.
+// broadcastReport is a line of the clients' output: it says that all clients have their streams, that all except the slow one have
+// received an event, or that something has gone wrong.
 type broadcastReport struct {
 	Ready bool
 	Event int // counted from 1
 	Error string
 }
 
-// Very many subscribers get every event in order. Meanwhile a subscriber that doesn't read is dropped, other requests are served, and only
-// a few workers are needed.
+// Very many subscribers get every event in order. At the same time, a subscriber that doesn't read is dropped, other requests are served,
+// and only a few workers are needed.
 func TestBroadcast(t *testing.T) {
 	clients := 9000
 	if raceEnabled || testing.Short() {
@@ -76,7 +76,7 @@ func TestBroadcast(t *testing.T) {
 	if most := int64(4 << 10); each > most && !raceEnabled {
 		t.Errorf("a subscriber takes %d bytes, over %d", each, most)
 	}
-	// Idle workers stay for a while: as many as the requests needed on a busy machine, but no more than Concurrency.
+	// Idle workers remain for a while: on a busy machine there may be many, but no more than Concurrency.
 	if n, most := runtime.NumGoroutine(), server.Concurrency+50; h.Driver != filo.DriverBlocking && runtime.GOOS == "linux" && n > most {
 		t.Errorf("%d goroutines, over %d", n, most)
 	}
@@ -89,7 +89,8 @@ func TestBroadcast(t *testing.T) {
 		for i := range broadcastEvents {
 			window <- true
 			publish(t, hub, "all", fmt.Sprint(i, " ", strings.Repeat("x", broadcastBytes)))
-			// These are only for the slow client, whose system takes some 100 KB before events have to wait.
+			// These events are only for the slow client, whose system buffers some 100 KB before events have to wait in the
+			// server.
 			for range 13 {
 				publish(t, hub, "bulk", strings.Repeat("x", 2000))
 			}
@@ -159,7 +160,7 @@ func startBroadcastClients(t *testing.T, address string, clients int) (io.Closer
 	return in, reports
 }
 
-// othersServed sends other requests until stop is closed, and returns what it has found.
+// othersServed sends other requests until stop is closed, and returns a summary of the results.
 func othersServed(t *testing.T, h *host, stop <-chan bool) string {
 	conn, _, err := h.dial(t)
 	if err != nil {
@@ -193,10 +194,10 @@ func othersServed(t *testing.T, h *host, stop <-chan bool) string {
 	}
 }
 
-// memoryInUse returns how many bytes the heap and the stacks take.
+// memoryInUse returns the size of the heap and the stacks in bytes.
 func memoryInUse() int64 {
 	runtime.GC()
-	runtime.GC() // frees what pools have let go of
+	runtime.GC() // frees objects that pools have dropped
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
@@ -205,7 +206,7 @@ func memoryInUse() int64 {
 // broadcastSubscribers are the clients in their process.
 type broadcastSubscribers struct {
 	address string
-	got     [broadcastEvents]atomic.Int64 // how many have got the event
+	got     [broadcastEvents]atomic.Int64 // how many clients have received the event
 	fast    int64
 
 	mu  sync.Mutex
@@ -230,7 +231,7 @@ func runBroadcastClients(address string, clients int) error {
 		return err
 	}
 	var ready sync.WaitGroup
-	places := make(chan bool, 50) // for clients that connect at once: half as many as the server has workers
+	places := make(chan bool, 50) // limits how many clients connect at once, to half the number of the server's workers
 	for range clients - 1 {
 		places <- true
 		ready.Add(1)
@@ -250,7 +251,7 @@ func runBroadcastClients(address string, clients int) error {
 
 const broadcastRequest = "GET /topics/all HTTP/1.1\r\nHost: filo.test\r\n\r\n"
 
-// read reads all events. It calls ready when it has its stream.
+// read reads all events. It calls ready when it has received the head of its stream.
 func (b *broadcastSubscribers) read(ready func()) error {
 	conn, err := net.Dial("tcp", b.address)
 	if err != nil {
@@ -259,7 +260,8 @@ func (b *broadcastSubscribers) read(ready func()) error {
 	if _, err := io.WriteString(conn, broadcastRequest); err != nil {
 		return err
 	}
-	// Without net/http's buffers for each. No line of the head or of the chunks' framing begins with "data: " or "id: ".
+	// net/http would need buffers for each client, so the stream is parsed here. No line of the head or of the chunks' framing
+	// begins with "data: " or "id: ".
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(make([]byte, 0, 1<<10), 1<<10)
 	next := 0

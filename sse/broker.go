@@ -9,28 +9,30 @@ import (
 )
 
 // Broker connects hubs in several processes: an event that one hub publishes reaches the subscribers of all hubs. Package
-// github.com/filohttp/filo/contrib/redis has one, and docs/RECIPES.md another. The hubs of contrib/websocket use the same interface.
+// github.com/filohttp/filo/contrib/redis implements a Broker, and docs/RECIPES.md shows another one. The hubs of contrib/websocket
+// use the same interface.
 //
-// A Broker numbers the messages of all topics together, and each hub gets them in the order of their numbers. The IDs of a hub's
-// events are those numbers, so a client resumes at any instance.
+// A Broker numbers the messages of all topics in a single sequence, and delivers them to each hub in that order. The numbers are
+// the IDs of a hub's events, so a client can resume at any process.
 type Broker interface {
 	// Publish sends a message to the hubs of all processes, including this one, and returns its number. Numbers begin at 1 and always rise,
-	// even if the broker itself has lost its data. The message is borrowed. Publish must return within a bounded time. After an error, the
-	// message may or may not have been sent.
+	// even if the broker itself has lost its data. The Broker must not use the message after Publish has returned. Publish must return
+	// within a bounded time. After an error, the message may or may not have been sent.
 	Publish(ctx context.Context, topic string, message []byte) (number uint64, err error)
 	// Follow calls receive for each Delivery, one after the other, until the context ends. It connects and reconnects by itself. The first
-	// Delivery is a Gap. Then come the messages that the broker has kept from before, and then a Delivery with Live set.
+	// Delivery is a Gap. Then come the messages that the broker has stored from before Follow began, and then a Delivery with Live set.
 	Follow(ctx context.Context, receive func(Delivery))
 }
 
-// Delivery is a message from a Broker, or says that messages are missing, or that all older ones were delivered.
+// Delivery is a message from a Broker, or a notice that messages may be missing or that all older messages were delivered.
 type Delivery struct {
 	// Number is the message's number. It is greater than the numbers of all messages before.
 	Number uint64
-	// Gap says that this isn't a message: messages with numbers up to Number that weren't delivered may be missing. No message with a
-	// higher number is missing.
+	// Gap says that this isn't a message but a notice: messages with numbers up to Number that weren't delivered may be missing. No
+	// message with a higher number is missing.
 	Gap bool
-	// Live says that this isn't a message: all messages from before Follow have been delivered. There is exactly one such Delivery.
+	// Live says that this isn't a message but a notice: all messages from before Follow began have been delivered. There is
+	// exactly one such Delivery.
 	Live bool
 	// Topic is the topic of the message.
 	Topic string
@@ -47,8 +49,8 @@ func (h *Hub) follow(b Broker) {
 
 var errNotLive = errors.New("sse: the hub's broker hasn't delivered its history yet")
 
-// Ready returns an error until the hub can serve clients. Without a Broker the hub can serve at once, with a Broker when that has delivered
-// the messages that it has kept. It is a check for health.Health.Add.
+// Ready returns an error until the hub can serve clients. Without a Broker, the hub can serve at once; with one, as soon as the Broker has
+// delivered the messages that it has stored. Ready is a check for health.Health.Add.
 func (h *Hub) Ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +107,7 @@ func (h *Hub) gapLocked(number uint64) {
 func (h *Hub) gap(number uint64) *filo.PreparedMessage {
 	text, err := h.options.Gap.appendForHub(nil)
 	if err != nil {
-		panic(fmt.Sprintf("sse: %v", err)) // NewHub has checked it
+		panic(fmt.Sprintf("sse: %v", err)) // can't happen, since NewHub has checked Gap
 	}
 	return filo.NewPreparedMessage(append(appendField(text, "id", h.id(number)), '\n'))
 }

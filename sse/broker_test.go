@@ -19,8 +19,8 @@ type broker struct {
 	messages []sse.Delivery
 	last     uint64
 	err      error
-	held     map[int]bool // followers that get nothing, by the order in which they came
-	gaps     map[int]bool // followers that have lost all messages that they haven't got yet
+	held     map[int]bool // followers that get nothing, by their numbers in the order of their Follow calls
+	gaps     map[int]bool // followers that have lost all messages that they haven't received yet
 	came     int
 }
 
@@ -99,8 +99,8 @@ func instance(t *testing.T, b *broker, options sse.HubOptions) (*sse.Hub, *host)
 	return hub, serve(t, &filo.Server{Handler: serveTopics(hub), Logger: quiet}, false)
 }
 
-// A client gets each event once, whatever instances the event is published at and the client comes to. An event has the same ID at all
-// instances.
+// A client gets each event once, whatever instance it is published at and whatever instance the client connects to. An event has the
+// same ID at all instances.
 func TestBroker(t *testing.T) {
 	b := newBroker()
 	hub1, one := instance(t, b, sse.HubOptions{})
@@ -114,7 +114,7 @@ func TestBroker(t *testing.T) {
 	if first != "1001" || at1.lastID != "1003" || at2.lastID != "1003" {
 		t.Errorf("the IDs are %q, %q and %q", first, at1.lastID, at2.lastID)
 	}
-	// The same holds at an instance that was started after the events.
+	// A client also gets the events from an instance that was started after they were published.
 	hub3, three := instance(t, b, sse.HubOptions{})
 	moved := three.subscribe(t, "a,b", first)
 	moved.want(t, "2", "3")
@@ -126,7 +126,7 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A client may come from an instance that is ahead of this one. It gets no event twice, and no gap event.
+// A client may come from an instance that is ahead of this one. Such a client gets no event twice, and no gap event.
 func TestBrokerAhead(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, b, sse.HubOptions{})
@@ -157,7 +157,7 @@ func TestBrokerUnknownID(t *testing.T) {
 	client.want(t, "1")
 }
 
-// When messages of the broker are missing, subscribers get the gap event, and so do clients that come with earlier IDs.
+// When messages of the broker are missing, subscribers get the gap event, and so do clients that reconnect with earlier IDs.
 func TestBrokerGap(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, b, sse.HubOptions{})
@@ -180,7 +180,7 @@ func TestBrokerGap(t *testing.T) {
 	late.want(t, "2")
 }
 
-// Clients are refused until the broker was reached once. From then on, if the broker fails, only Publish fails.
+// Clients are refused until the broker has been reached for the first time. If the broker fails later, only Publish fails.
 func TestBrokerDown(t *testing.T) {
 	b := newBroker()
 	b.held[0] = true

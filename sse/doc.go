@@ -23,7 +23,7 @@
 //	...
 //	hub.Publish("news", sse.Event{Data: "it works"})
 //
-// The handler that calls Serve decides which client may have which topics.
+// The handler that calls Serve decides which client may subscribe to which topics.
 //
 // # Resuming
 //
@@ -35,10 +35,10 @@
 // # Several processes
 //
 // With HubOptions.Broker, an event that is published in one process reaches the subscribers of all processes. The IDs are the broker's, so
-// a client may resume at a different process, even if processes were restarted meanwhile. While the broker can't be reached, Publish fails
-// and subscribers wait; when it is back, they get the events that they have missed, or the Gap. A hub that hasn't reached its broker since
-// the start answers 503, after which an EventSource doesn't try again. Add Hub.Ready to the checks of package health, so that the balancer
-// sends no client to such a hub.
+// a client may resume at a different process, even if processes were restarted in the meantime. While the broker can't be reached, Publish
+// fails and subscribers wait; when the broker is back, they get the events that they have missed, or HubOptions.Gap. A hub that hasn't
+// reached its broker since the start answers 503, after which an EventSource doesn't try again. Add Hub.Ready to the checks of package
+// health, so that the balancer sends no client to such a hub.
 //
 // # Browsers and proxies
 //

@@ -84,7 +84,7 @@ func appendRetry(dst []byte, retry time.Duration) []byte {
 	return append(dst, '\n')
 }
 
-// appendLines appends a line for each line of value.
+// appendLines appends a field line for each line of value.
 func appendLines(dst []byte, name, value string) []byte {
 	for {
 		end := strings.IndexAny(value, "\r\n")
@@ -99,7 +99,7 @@ func appendLines(dst []byte, name, value string) []byte {
 	}
 }
 
-// appendField appends one line. The client takes one space from the front of the value, so there is always one.
+// appendField appends one line. The client removes one space from the front of the value, so appendField always writes one.
 func appendField(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ": "...)

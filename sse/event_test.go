@@ -79,7 +79,7 @@ func FuzzEvent(f *testing.F) {
 		if err != nil || !utf8.ValidString(id) || !utf8.ValidString(kind) || !utf8.ValidString(data) {
 			return
 		}
-		// The events before and behind it aren't affected.
+		// The events before and after it aren't affected.
 		p := newParser(io.MultiReader(strings.NewReader("data: before\nid: 0\n\n"), strings.NewReader(string(b)), strings.NewReader("data: behind\n\n")))
 		if got, err := p.next(); err != nil || got != (parsed{"0", "message", "before"}) {
 			t.Fatalf("before: %q, %v", got, err)

@@ -55,7 +55,7 @@ func ExampleHub() {
 	// data: no rain
 }
 
-// The handler decides which clients may have a topic.
+// The handler decides which clients may subscribe to a topic.
 func ExampleHub_Serve() {
 	hub := sse.NewHub()
 	defer hub.Close()
@@ -72,7 +72,7 @@ func ExampleHub_Serve() {
 	// Unauthorized: who are you?
 }
 
-// A stream is sent while its handler runs, here until a time has passed or the client has left.
+// A stream lasts while its handler runs, in this example until the countdown has ended or the client has left.
 func ExampleOpen() {
 	countdown := func(c *filo.Ctx) error {
 		stream, err := sse.Open(c)

@@ -31,7 +31,7 @@ const patience = time.Minute
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// certificate signs itself. Handshakes with its key take less time than with httptest's.
+// certificate is self-signed. Handshakes with its key take less time than with the key of httptest's certificate.
 var certificate = sync.OnceValue(func() tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -52,7 +52,7 @@ type host struct {
 	secure  bool
 }
 
-// each runs a test with each driver, in the clear and over TLS.
+// each runs a test with each driver, without and with TLS.
 func each(t *testing.T, handler func(t *testing.T) filo.Handler, test func(t *testing.T, h *host)) {
 	for _, driver := range []filo.Driver{filo.DriverLoop, filo.DriverBlocking} {
 		for _, secure := range []bool{false, true} {
@@ -82,7 +82,7 @@ func serve(t testing.TB, s *filo.Server, secure bool) *host {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	// The goroutines that a goroutine starts have its labels.
+	// A goroutine inherits the labels of the goroutine that starts it.
 	label := fmt.Sprintf("%p", s)
 	go pprof.Do(context.Background(), pprof.Labels("server", label), func(context.Context) {
 		if secure {
@@ -111,7 +111,7 @@ func serve(t testing.TB, s *filo.Server, secure bool) *host {
 	return &host{Server: s, address: ln.Addr().String(), secure: secure}
 }
 
-// poll waits until so returns true.
+// poll waits until the function so returns true.
 func poll(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !so(); time.Sleep(time.Millisecond) {
@@ -140,7 +140,7 @@ type client struct {
 	response *http.Response
 }
 
-// dial connects. setBuffer sets how many unread bytes the client's system takes.
+// dial connects. setBuffer sets how many unread bytes the client's system buffers.
 func (h *host) dial(t testing.TB) (conn net.Conn, setBuffer func(bytes int) error, err error) {
 	conn, err = net.Dial("tcp", h.address)
 	if err != nil {
@@ -171,7 +171,7 @@ func ask(conn net.Conn, line string, fields ...string) (*client, error) {
 	return &client{conn, newParser(response.Body), response}, nil
 }
 
-// exchange is ask for a test's own goroutine.
+// exchange is ask for the test's own goroutine: it fails the test instead of returning an error.
 func exchange(t testing.TB, conn net.Conn, line string, fields ...string) *client {
 	t.Helper()
 	c, err := ask(conn, line, fields...)
@@ -191,7 +191,7 @@ func (h *host) get(t testing.TB, target string, fields ...string) *client {
 	return exchange(t, conn, "GET "+target+" HTTP/1.1", fields...)
 }
 
-// again disconnects a client, and subscribes again from its last event on.
+// again disconnects a client, and subscribes again with the ID of its last event.
 func (h *host) again(t testing.TB, c *client, topics string) (*client, error) {
 	c.Close()
 	conn, _, err := h.dial(t)
@@ -217,7 +217,7 @@ func (h *host) subscribe(t testing.TB, topics, lastID string) *client {
 	return c
 }
 
-// expect reads an event with these data.
+// expect reads an event, and returns an error unless the event has this data.
 func (c *client) expect(data string) error {
 	got, err := c.next()
 	if err == nil && got.data != data {
@@ -229,7 +229,7 @@ func (c *client) expect(data string) error {
 	return nil
 }
 
-// want is expect for a test's own goroutine.
+// want is expect for the test's own goroutine: it fails the test instead of returning an error.
 func (c *client) want(t testing.TB, data ...string) {
 	t.Helper()
 	for _, data := range data {
@@ -239,7 +239,7 @@ func (c *client) want(t testing.TB, data ...string) {
 	}
 }
 
-// wantEnd expects the stream to end properly, or to be broken off if broken is set.
+// wantEnd expects the stream to end properly, or to be aborted if broken is set.
 func (c *client) wantEnd(t testing.TB, broken bool) {
 	t.Helper()
 	got, err := c.next()

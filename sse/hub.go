@@ -35,27 +35,27 @@ const maxBacklog = 256
 // of their IDs, on a goroutine that runs only while there is work. So no client waits for another, and Publish waits for no
 // client: bytes that a client doesn't accept at once wait in its connection, up to HubOptions.MaxQueueBytes.
 //
-// Heartbeats go the same way, to all subscribers at once. A timer for each subscriber would wake a worker each time, and events
-// couldn't postpone it.
+// Heartbeats are queued in the same way, for all subscribers at once. A timer for each subscriber would wake a worker for every
+// heartbeat, and an event couldn't postpone the timer.
 type Hub struct {
 	options HubOptions
-	epoch   string // the beginning of IDs; immutable
+	epoch   string // the prefix of all IDs; immutable
 	shards  []*shard
-	waiting atomic.Int32 // in Publish
-	// unfollow ends following the broker; nil without a broker. Immutable.
+	waiting atomic.Int32 // callers that wait in Publish
+	// unfollow ends Broker.Follow; nil without a broker. Immutable.
 	unfollow context.CancelFunc
 
 	mu          sync.Mutex // locked before a shard's mu
 	room        sync.Cond  // uses mu; signaled when a shard has caught up, or the hub is closed
 	closed      bool       // guarded by mu, as are all the following
-	live        bool       // the broker has delivered the messages that it had kept
+	live        bool       // the broker has delivered its stored messages
 	topics      map[string]*topic
-	kept        list.List // of the *topic that have a history; the one with the latest event is at the end
+	kept        list.List // of each *topic that has a history; the one with the latest event is at the end
 	keptBytes   int
 	forgotten   uint64 // a topic that has no entry in topics has had no event after this one
-	last        uint64 // event
+	last        uint64 // the number of the last event
 	subscribers int
-	next        int // shard
+	next        int // the index of the shard for the next subscriber
 	published   uint64
 	dropped     uint64
 	timer       *time.Timer
@@ -80,7 +80,8 @@ func NewHub(options ...HubOptions) *Hub {
 	o.check()
 	h := &Hub{options: o, topics: make(map[string]*topic)}
 	h.room.L = &h.mu
-	// So half of the processors are left to serve requests while an event goes out to very many subscribers.
+	// With this number of shards, half of the processors are left to serve requests while an event is sent to very many
+	// subscribers.
 	for range max(1, runtime.GOMAXPROCS(0)/2) {
 		h.shards = append(h.shards, newShard(h))
 	}
@@ -97,8 +98,8 @@ func NewHub(options ...HubOptions) *Hub {
 // the events of all its topics in the order of their IDs.
 //
 // Publish doesn't wait for clients: when it returns, the event may still be on its way. The error wraps ErrInvalidEvent or
-// ErrEventTooLarge, or is ErrHubClosed. With a Broker, Publish waits for it, and may return its error; then the event may or may not have
-// been published.
+// ErrEventTooLarge, or is ErrHubClosed. With a Broker, Publish waits for Broker.Publish, and may return its error; in that case the event
+// may or may not have been published.
 func (h *Hub) Publish(topic string, e Event) (id string, err error) {
 	if len(h.shards) == 0 {
 		return "", errZeroHub
@@ -145,8 +146,8 @@ func (h *Hub) publishThrough(b Broker, topic string, event []byte) (id string, e
 	return h.id(number), nil
 }
 
-// spreadLocked adds the ID to the hub's last event, sends it to the topic's subscribers, and remembers it. It returns the extended event. A
-// topic that doesn't exist has no subscribers, and its events needn't be kept.
+// spreadLocked adds the ID to the hub's last event, stores the event in the topic's history, and sends it to the topic's subscribers. It
+// returns the extended event. If t is nil, the topic has no subscribers, and its events needn't be stored.
 func (h *Hub) spreadLocked(t *topic, event []byte) []byte {
 	h.published++
 	if t == nil {
@@ -179,10 +180,10 @@ func (h *Hub) publishableLocked(name string) (*topic, error) {
 	}
 }
 
-// crowdedLocked reports whether too many events waited for a shard that gets the topic's events. In that case it has waited until there may
-// be room again.
+// crowdedLocked reports whether too many events were waiting for a shard that has subscribers of the topic. In that case, it returns only
+// when there may be room again.
 func (h *Hub) crowdedLocked(t *topic) bool {
-	h.waiting.Add(1) // before the shards are looked at: see shard.run
+	h.waiting.Add(1) // before the backlogs are read, so that shard.run doesn't miss this caller
 	defer h.waiting.Add(-1)
 	for _, r := range t.rosters {
 		if r.shard.backlog.Load() >= maxBacklog {
@@ -202,8 +203,8 @@ func (h *Hub) caughtUp() {
 	}
 }
 
-// LastEventID returns the ID of the last event of all topics. A client that shows a state of this moment or later, and subscribes
-// with this ID as its Last-Event-ID, misses no later event.
+// LastEventID returns the ID of the last event of all topics. If a client loads its state after this call, and subscribes with
+// this ID as its Last-Event-ID, it misses no later event.
 func (h *Hub) LastEventID() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// eachHub runs a test of a hub with each driver, in the clear and over TLS.
+// eachHub runs a test of a hub with each driver, without and with TLS.
 func eachHub(t *testing.T, options sse.HubOptions, test func(t *testing.T, h *host, hub *sse.Hub)) {
 	var hub *sse.Hub
 	each(t, func(*testing.T) filo.Handler {
@@ -148,7 +148,7 @@ func numberOf(id string) uint64 {
 	return n
 }
 
-// A client that comes back gets the events that it has missed, in order, and no events of topics that it doesn't ask for.
+// A client that reconnects gets the events that it has missed, in order, and no events of topics that it doesn't ask for.
 func TestHubResume(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		c := h.subscribe(t, "a,b", "")
@@ -171,7 +171,8 @@ func TestHubResume(t *testing.T) {
 	})
 }
 
-// Missed events of many topics come in the order in which they were published, and before events that are published afterwards.
+// Missed events of many topics are sent in the order in which they were published, and before events that are published after the
+// client has reconnected.
 func TestHubResumeManyTopics(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		var topics, want []string
@@ -192,7 +193,7 @@ func TestHubResumeManyTopics(t *testing.T) {
 	})
 }
 
-// A client that has the head of the answer gets all events that are published from then on.
+// A client that has received the head of the answer gets all events that are published from then on.
 func TestHubFromHead(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		for i := range 100 {
@@ -210,7 +211,7 @@ func TestHubFromHead(t *testing.T) {
 	})
 }
 
-// A client whose last event isn't known gets the gap event, with the ID to go on from, and then the new events.
+// A client whose last event isn't known gets the gap event, with an ID from which it can resume, and then the new events.
 func TestHubGap(t *testing.T) {
 	for _, test := range []struct {
 		holds   string
@@ -260,7 +261,7 @@ func TestHubGapDefault(t *testing.T) {
 	}
 }
 
-// Clients that come and go while events are published get each event once, in order, whenever they are away.
+// Clients that disconnect and reconnect while events are published get each event once, in order.
 func TestHubResumeConcurrent(t *testing.T) {
 	const clients = 16
 	eachHub(t, sse.HubOptions{HistoryEvents: 400, HistoryBytes: 8 << 20, MaxQueueBytes: 8 << 20}, func(t *testing.T, h *host, hub *sse.Hub) {
@@ -361,7 +362,7 @@ func TestHubGapConcurrent(t *testing.T) {
 	group.Wait()
 }
 
-// A client that doesn't read is dropped when its queue is full, and may come back. The other clients get every event.
+// A client that doesn't read is dropped when its queue is full, and may reconnect. The other clients get every event.
 func TestHubSlow(t *testing.T) {
 	type drop struct {
 		client string
@@ -418,11 +419,11 @@ func TestHubSlow(t *testing.T) {
 		}
 		lastID := slow.lastID
 		setBuffer(1 << 20)
-		slow.wantEnd(t, true) // not as if the stream were complete
+		slow.wantEnd(t, true) // the end must not look as if the stream were complete
 		if slow.lastID == hub.LastEventID() {
 			t.Error("it has got everything, and wasn't slow")
 		}
-		// The 200 KB of kept events are more than the queue's limit.
+		// The 200 KB of stored events exceed the queue's limit.
 		again := h.subscribe(t, "a", lastID)
 		for i := range events {
 			again.want(t, fmt.Sprint(i, payload))
@@ -443,7 +444,7 @@ func TestHubLeave(t *testing.T) {
 		stay := h.subscribe(t, "all", "")
 		for i, c := range clients {
 			if i%2 == 0 && !h.secure {
-				c.Conn.(*net.TCPConn).SetLinger(0) // by a reset
+				c.Conn.(*net.TCPConn).SetLinger(0) // so that Close resets the connection
 			}
 			c.Close()
 		}
@@ -456,7 +457,7 @@ func TestHubLeave(t *testing.T) {
 	})
 }
 
-// A client that ends its own side gets the end of the stream.
+// If a client closes its writing half, the hub ends the stream.
 func TestHubHalfClose(t *testing.T) {
 	hub := sse.NewHub()
 	h := serve(t, &filo.Server{Handler: serveTopics(hub), Logger: quiet}, false)
@@ -466,7 +467,7 @@ func TestHubHalfClose(t *testing.T) {
 	poll(t, "the subscriber to go", func() bool { return hub.Stats().Subscribers == 0 })
 }
 
-// Bytes that a client sends are thrown away. A client that sends too many is disconnected.
+// Bytes that a client sends are discarded. A client that sends too many is disconnected.
 func TestHubTalkative(t *testing.T) {
 	eachHub(t, sse.HubOptions{}, func(t *testing.T, h *host, hub *sse.Hub) {
 		c := h.subscribe(t, "a", "")
@@ -564,7 +565,7 @@ func TestHubCloseConcurrent(t *testing.T) {
 	}
 }
 
-// A subscriber that gets no events gets a comment now and then.
+// A subscriber that gets no events gets comments at intervals.
 func TestHubHeartbeat(t *testing.T) {
 	for _, test := range []struct {
 		holds     string
@@ -615,7 +616,7 @@ func TestHubExpiry(t *testing.T) {
 		if got := hub.Stats(); got.Topics != 0 || got.HistoryBytes != 0 {
 			t.Errorf("after 2 minutes: %+v", got)
 		}
-		// A forgotten topic isn't taken for one without events: a client with an old ID gets the gap event.
+		// A forgotten topic isn't mistaken for a topic that has had no events: a client with an old ID gets the gap event.
 		s := servertest.NewServer(t, &filo.Server{Logger: quiet, Handler: serveTopics(hub)})
 		c := exchange(t, s.Dial(t), "GET /topics/b HTTP/1.1", "Last-Event-ID: "+begin)
 		if got, err := c.next(); err != nil || got.kind != "reset" {
@@ -713,7 +714,7 @@ func TestHubHeadSent(t *testing.T) {
 	hub.Close()
 }
 
-// Wrong options are found at once.
+// NewHub panics for invalid options.
 func TestNewHubPanics(t *testing.T) {
 	for _, options := range []sse.HubOptions{
 		{Retry: -1}, {HistoryBytes: -1}, {HistoryTime: -1}, {MaxHistoryBytes: -1}, {MaxQueueBytes: -1}, {MaxEventBytes: -1},
@@ -729,7 +730,7 @@ func TestNewHubPanics(t *testing.T) {
 			sse.NewHub(options)
 		}()
 	}
-	sse.NewHub(sse.HubOptions{MaxQueueBytes: 100}) // the default of MaxEventBytes is smaller then
+	sse.NewHub(sse.HubOptions{MaxQueueBytes: 100}) // with this limit, the default of MaxEventBytes is smaller
 }
 
 // A hub that NewHub hasn't made returns errors that say so.

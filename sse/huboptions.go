@@ -12,7 +12,7 @@ import (
 // HubOptions configures a Hub. The zero value has safe defaults.
 type HubOptions struct {
 	// Broker connects the hub with those of other processes; see type Broker. Nil for a hub that serves this process alone. The hubs of all
-	// processes must have the same Broker, and the same limits of histories.
+	// processes must have the same Broker, and the same limits for histories.
 	Broker Broker
 
 	// Heartbeat is the interval of heartbeats. A heartbeat is a comment to each subscriber that has received nothing since the
@@ -39,7 +39,7 @@ type HubOptions struct {
 	// resume; the events that it is sent on reconnecting don't count. 256 KB if 0. In addition, the server disconnects clients
 	// that receive more slowly than its WriteTimeout and MinTransferRate allow.
 	MaxQueueBytes int
-	// OnDrop, if set, is called for each client that exceeds MaxQueueBytes, on its own goroutine, while the client is being
+	// OnDrop, if set, is called for each client that exceeds MaxQueueBytes, on a separate goroutine, while the client is being
 	// disconnected.
 	OnDrop func(client net.Addr, topics []string)
 
@@ -87,7 +87,7 @@ func (o *HubOptions) check() {
 
 var require = setup.Checker("sse: HubOptions")
 
-// tick is the interval at which heartbeats are sent and old histories are looked for.
+// tick returns the interval at which heartbeats are sent and old histories are dropped.
 func (o *HubOptions) tick() time.Duration {
 	if o.Heartbeat < 0 {
 		return DefaultHeartbeat

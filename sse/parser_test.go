@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// parsed is an event as a client's listeners get it. An event for the client itself has no type.
+// parsed is an event as a client's listeners receive it. A block that concerns only the client itself has no type.
 type parsed struct {
 	id, kind, data string
 }
 
-// parser reads a stream as WHATWG HTML, sections 9.2.5 and 9.2.6, say, line by line and without any shortcut.
+// parser reads a stream exactly as WHATWG HTML, sections 9.2.5 and 9.2.6, specifies, line by line and without shortcuts.
 type parser struct {
 	in       *bufio.Reader
 	started  bool
-	skipLF   bool // the line before ended with CR
+	skipLF   bool // the previous line ended with CR
 	lastID   string
 	retry    string // the last one
 	comments []string
@@ -24,7 +24,7 @@ type parser struct {
 
 func newParser(in io.Reader) *parser { return &parser{in: bufio.NewReaderSize(in, 1024)} }
 
-// line reads a line. A line without an end doesn't count.
+// line reads a line. A last line without a line break doesn't count.
 func (p *parser) line() (string, error) {
 	var line []byte
 	for {

@@ -2,5 +2,5 @@
 
 package sse_test
 
-// raceEnabled says that all is several times slower.
+// raceEnabled says that the race detector makes the tests several times slower.
 const raceEnabled = true

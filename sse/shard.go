@@ -10,26 +10,27 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// shard serves a part of a hub's subscribers. Tasks for them are posted, under Hub.mu where their order matters. One goroutine does them in
-// that order. So a subscriber gets all events that are published after it joined, and none from before.
+// shard serves a part of a hub's subscribers. Tasks for these subscribers are posted, with Hub.mu held where their order matters, and a
+// single goroutine runs them in that order. Therefore a subscriber gets all events that are published after it joined, and none from
+// before.
 type shard struct {
 	hub     *Hub
 	backlog atomic.Int32 // events that were posted but not yet delivered
 
 	mu      sync.Mutex
 	posted  []task // guarded by mu
-	running bool   // a goroutine does the posted tasks; guarded by mu
+	running bool   // a goroutine runs the posted tasks; guarded by mu
 
 	// The following fields belong to that goroutine.
 	all   roster
 	beats uint32 // heartbeats so far
-	done  []task // for reuse
+	done  []task // an empty slice, for reuse as posted
 }
 
 // roster is a list of subscribers in a shard: either a topic's, or all.
 type roster struct {
 	shard   *shard
-	count   int     // the number of subscribers that have a place in the roster; guarded by Hub.mu
+	count   int     // the number of subscribers with a seat for the roster, even if they haven't joined yet; guarded by Hub.mu
 	members []*seat // the seats of subscribers that have joined and not left; owned by the shard's goroutine
 }
 
@@ -41,12 +42,12 @@ type seat struct {
 	index      int // in the roster's members, -1 if it isn't there; owned by the shard's goroutine
 }
 
-// task is something for the shard's goroutine to do, with its arguments.
+// task is a function for the shard's goroutine to call, with its arguments.
 type task struct {
 	do         func(*shard, *task)
 	roster     *roster
 	message    *filo.PreparedMessage
-	number     uint64 // the number of the event, or of the hub's last one
+	number     uint64 // the number of the event, or of the hub's last event
 	subscriber *subscriber
 	missed     []past
 	finished   chan<- struct{}
@@ -74,7 +75,7 @@ func (s *shard) post(t task) {
 	}
 }
 
-// run does the posted tasks until none is left.
+// run runs the posted tasks until none is left.
 func (s *shard) run() {
 	for tasks := s.take(); len(tasks) > 0; tasks = s.take() {
 		for i := range tasks {
@@ -108,7 +109,7 @@ func (s *shard) take() []task {
 // deliver queues a message for the members of a roster.
 func (s *shard) deliver(t *task) {
 	members := t.roster.members
-	// Backwards, since a subscriber that is dropped is replaced by the last one.
+	// Backwards, because dropping a subscriber moves the last member to its index.
 	for i := len(members) - 1; i >= 0; i-- {
 		if to := members[i].subscriber; t.number > to.after {
 			s.queue(to, t.message)
@@ -116,8 +117,8 @@ func (s *shard) deliver(t *task) {
 	}
 }
 
-// beat queues a heartbeat for the subscribers that got nothing since the last one. A subscriber that is still ahead of the hub came with
-// the ID of an event that doesn't exist, and gets the gap.
+// beat queues a heartbeat for the subscribers that got nothing since the last one. A subscriber that is still ahead of the hub has sent
+// the ID of an event that doesn't exist, so it gets the gap message.
 func (s *shard) beat(t *task) {
 	for i := len(s.all.members) - 1; i >= 0; i-- {
 		subscriber := s.all.members[i].subscriber
@@ -132,7 +133,7 @@ func (s *shard) beat(t *task) {
 	s.beats++
 }
 
-// queue queues a message for a subscriber. A subscriber that has no room for it is dropped; if queuing fails for another reason, the
+// queue queues a message for a subscriber. A subscriber whose queue is full is dropped; if queuing fails for another reason, the
 // subscriber is about to leave.
 func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	to.heard = s.beats
@@ -178,7 +179,7 @@ func (s *shard) close(*task) {
 	}
 }
 
-// finish tells the closer that all tasks posted before are done.
+// finish closes t.finished, which shows that all tasks posted earlier have run.
 func (s *shard) finish(t *task) { close(t.finished) }
 
 func (s *seat) sit() {

@@ -13,10 +13,11 @@ import (
 	"github.com/filohttp/filo/internal/setup"
 )
 
-// DefaultHeartbeat is the default interval of heartbeats: comments to a client that has received no event meanwhile.
+// DefaultHeartbeat is the default interval of heartbeats: comments that are sent if the client has received no event in the
+// interval.
 const DefaultHeartbeat = 15 * time.Second
 
-// heartbeat is an empty comment. The empty line behind it is for clients that cut the stream at empty lines.
+// heartbeat is an empty comment. It is followed by an empty line for clients that split the stream at empty lines.
 const heartbeat = ":\n\n"
 
 // maxKeptBuffer is the size up to which a buffer for events is kept for the next event.
@@ -55,7 +56,7 @@ var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedP
 // defer, and return nil when the stream's Context is done.
 //
 // The response has the status and the fields that the handler and its middleware have set. Open ignores the client's Accept field, because
-// there is no other representation to offer. If your handler has one, use Ctx.Negotiate.
+// there is no other representation to offer. If your handler has another representation, use Ctx.Negotiate.
 //
 // Open fails if the head can't be sent, or if a head was sent already.
 func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
@@ -118,8 +119,8 @@ func (s *Stream) LastEventID() string { return s.lastEventID }
 //
 // This context suits streams without an end, whose clients reconnect. A handler whose events have an end, such as a model's answer, should
 // wait for Ctx.Context instead. That context lasts until Shutdown gives up waiting, so the handler can complete the stream. A handler that
-// ends before its stream is complete must return an error, such as context.Cause of the context: then the connection is broken off. After
-// nil, the client would mistake the stream for a complete one.
+// ends before its stream is complete must return an error, such as context.Cause of the context: then the connection is aborted. If the
+// handler returned nil, the client would mistake the stream for a complete one.
 func (s *Stream) Context() context.Context { return s.ctx }
 
 // Send sends an event at once. If the client doesn't accept it at once, Send waits, within the server's WriteTimeout and MinTransferRate.

@@ -99,7 +99,7 @@ func TestStreamHEAD(t *testing.T) {
 	}
 }
 
-// An HTTP/1.0 client gets the events as they are.
+// An HTTP/1.0 client gets the events without chunked framing.
 func TestStreamOld(t *testing.T) {
 	s := servertest.New(t, stream(sse.Options{}, func(s *sse.Stream) error { return s.Send(sse.Event{Data: "x"}) }))
 	if got := s.Raw(t, "GET / HTTP/1.0\r\n\r\n"); !strings.HasSuffix(got, "\r\n\r\ndata: x\n\n") {
@@ -125,7 +125,7 @@ func TestStreamEnds(t *testing.T) {
 		each(t, handler, func(t *testing.T, h *host) {
 			c := h.get(t, "/")
 			c.want(t, "begin")
-			time.Sleep(50 * time.Millisecond) // a client that leaves at once may only have ended its side with its request
+			time.Sleep(50 * time.Millisecond) // if a client leaves at once, the server takes that for a half-close after the request
 			c.Close()
 			if cause := <-causes; !errors.Is(cause, filo.ErrClientGone) {
 				t.Errorf("the cause is %v", cause)
@@ -148,7 +148,7 @@ func TestStreamEnds(t *testing.T) {
 	})
 }
 
-// A stream whose events have an end goes on during a shutdown, and is broken off if the shutdown gives up waiting.
+// A stream whose events have an end continues during a shutdown, and is aborted if the shutdown gives up waiting.
 func TestStreamWithAnEnd(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		t.Run(fmt.Sprintf("patient %t", patient), func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestStreamHeartbeat(t *testing.T) {
 	}
 }
 
-// If a client left before the stream was opened, which nothing has noticed, a heartbeat notices that.
+// If a client has left unnoticed before the stream was opened, a heartbeat detects that.
 func TestStreamHeartbeatNotices(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverLoop, filo.DriverBlocking} {
 		if driver == filo.DriverLoop && runtime.GOOS != "linux" {
@@ -254,7 +254,7 @@ func TestStreamHeartbeatNotices(t *testing.T) {
 	}
 }
 
-// Events of several goroutines come whole.
+// Events that several goroutines send don't mix.
 func TestStreamConcurrent(t *testing.T) {
 	const senders, events = 8, 50
 	long := strings.Repeat("0123456789\n", 200)
@@ -316,7 +316,7 @@ func TestStreamErrors(t *testing.T) {
 	}
 }
 
-// If the client doesn't read for as long as the server's time-out, Send returns an error, and the stream is over.
+// If the client doesn't read for as long as the server's time-out, Send returns an error, and the stream ends.
 func TestStreamStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := make(chan error, 1)

@@ -14,21 +14,21 @@ type subscriber struct {
 	conn  *filo.ParkedConn // nil until the connection is parked
 	seats []seat           // one for each topic
 	place seat             // in the roster of all subscribers
-	from  uint64           // the hub's last event when it was admitted; immutable
+	from  uint64           // the number of the hub's last event when the subscriber was admitted; immutable
 
-	// after is not 0 if the client comes from the hub of another process that was ahead of this one. It is the last event that the client
-	// has got from that process. It is set before the subscriber joins, and owned by the shard's goroutine afterwards.
+	// after is the number of the last event that the client has received from another process, if the hub of that process was ahead of
+	// this one; otherwise it is 0. It is set before the subscriber joins, and owned by the shard's goroutine afterwards.
 	after uint64
 
 	heard    uint32 // the count of heartbeats when the subscriber last got a message; owned by the shard's goroutine
-	received int    // bytes that the client has sent; only the connection's function uses it
+	received int    // how many bytes the client has sent; only wake uses it
 }
 
-// maxReceived is how many bytes a client may send while it is served events. It should send nothing, and its bytes are thrown away, but
-// each time a worker has to read them.
+// maxReceived is how many bytes a client may send while it receives events. A client has no reason to send anything. The bytes are
+// discarded, but a worker must read them.
 const maxReceived = 4 << 10
 
-// chunkFraming is the least number of bytes by which a chunk and a TLS record enlarge a message.
+// chunkFraming is an allowance, in bytes, for the chunk and the TLS record around a message.
 const chunkFraming = 64
 
 // Serve answers the request with the events of the topics. They start with the next event or, with a Last-Event-ID field that the hub
@@ -127,8 +127,8 @@ func (t *topic) rosterIn(s *shard) *roster {
 	return t.rosters[i]
 }
 
-// begin lets the subscriber receive events. The history provides the events that were published since it was admitted: the client may have
-// seen the head since then, and expects these events.
+// begin lets the subscriber receive events. The history provides the events that were published since it was admitted: the client may
+// already have received the response's head, and then expects these events.
 func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,13 +139,14 @@ func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	}
 	conn.SetQueueLimit(limit)
 	s.shard.post(task{do: (*shard).join, subscriber: s, missed: missed})
-	if h.closed { // since it was admitted
+	if h.closed { // the hub was closed after admit
 		s.shard.post(task{do: (*shard).close})
 	}
 	h.tickLocked()
 }
 
-// greetLocked returns the events that the client gets first, in no order; the greeting has the number 0, which no event has.
+// greetLocked returns the messages that the client gets first, in no particular order. The greeting has the number 0, which no
+// event has, so that it can be sorted to the front.
 func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	var greeting []byte
 	if h.options.Retry > 0 {
@@ -178,7 +179,7 @@ func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 // wake is called when the client has sent something or closed its side, and when the server shuts down.
 func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
 	if why == filo.WakeShutdown {
-		// Events that were published before the shutdown are for this client too.
+		// Wait until the events that were published before the shutdown are queued, since this client must get them, too.
 		finished := make(chan struct{})
 		s.shard.post(task{do: (*shard).finish, finished: finished})
 		<-finished
@@ -195,7 +196,7 @@ func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
 // gone is called when the connection has ended.
 func (s *subscriber) gone() { s.hub.leave(s) }
 
-// leave frees the subscriber's places for others. It is called once for each subscriber.
+// leave removes the subscriber, so that its place counts as free again. It is called once for each subscriber.
 func (h *Hub) leave(s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -32,8 +32,8 @@ func (h *Hub) addTopicLocked(name string) *topic {
 	return t
 }
 
-// rememberLocked adds the hub's last event to the topic's history, and drops from the history the events that exceed its limits, perhaps
-// the new one itself.
+// rememberLocked adds the hub's last event to the topic's history. It then drops the oldest events of histories that exceed their
+// limits, perhaps even the new event.
 func (h *Hub) rememberLocked(t *topic, message *filo.PreparedMessage) {
 	t.history = append(t.history, past{h.last, message})
 	t.bytes += message.Len()

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// Sending a file in memory, a range of it, or an encoding of it allocates nothing.
+// Serving a file from memory, a range of it, or one of its encodings allocates nothing.
 func TestAllocations(t *testing.T) {
 	dir := tree(t, map[string]string{"a.txt": strings.Repeat("a", 1000), "b.js": "b", "b.js.gz": "bb", "index.html": "home"})
 	files := open(t, dir, static.Options{Precompressed: true, CacheControl: static.CacheFingerprinted})

@@ -13,7 +13,7 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// answer answers with a file.
+// answer sends the representation of a file that the client prefers.
 func (f *Files) answer(c *filo.Ctx, e *entry) error {
 	r := e.representations[0]
 	if len(e.representations) > 1 {
@@ -28,7 +28,7 @@ func (f *Files) answer(c *filo.Ctx, e *entry) error {
 	return r.answer(c, e, nil)
 }
 
-// answerFromDisk answers with a representation that isn't in memory.
+// answerFromDisk sends a representation whose content isn't in memory.
 func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	head := string(c.Request.MethodBytes()) == "HEAD"
 	file, found, err := f.ready(c, r), r, error(nil)
@@ -39,7 +39,7 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 		file, found, err = f.lookAt(e, r, head)
 	}
 	if err != nil && r.encoding != nil {
-		// If an encoding has disappeared, the answer must not fail.
+		// If an encoded file has disappeared, send the plain file instead of failing.
 		file, found, err = f.lookAt(e, e.representations[0], head)
 	}
 	if err != nil {
@@ -49,7 +49,8 @@ func (f *Files) answerFromDisk(c *filo.Ctx, e *entry, r *representation) error {
 	return found.answer(c, e, file)
 }
 
-// ready is stillOpen for a file that can be sent by the worker that has read the request: as a whole and by sendfile.
+// ready is like stillOpen, but returns nil unless the worker that has read the request can send the file itself. That worker can
+// send only whole files, with sendfile.
 func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	request := &c.Request
 	if string(request.MethodBytes()) != "GET" || request.Header.Has("Range") || c.TLS() != nil || request.Proto() == "HTTP/2.0" {
@@ -58,7 +59,8 @@ func (f *Files) ready(c *filo.Ctx, r *representation) *openFile {
 	return f.stillOpen(r)
 }
 
-// stillOpen returns a representation's file if the file is open and unchanged on the disk, otherwise nil. The caller then holds the file.
+// stillOpen returns a representation's file if the file is open and unchanged on the disk, otherwise nil. The caller becomes a holder of
+// the file.
 func (f *Files) stillOpen(r *representation) *openFile {
 	o := f.open.get(r)
 	if o == nil || f.options.Frozen || o.is(&r.stamp) {
@@ -69,8 +71,8 @@ func (f *Files) stillOpen(r *representation) *openFile {
 	return nil
 }
 
-// lookAt returns a representation's file, which the caller then holds, and the representation with the file's current properties. If only
-// the head of an answer is needed, it opens no file.
+// lookAt returns a representation's file, and the representation with the file's current properties. The caller becomes a holder of the
+// file. If head is set, the response needs no content, so lookAt opens no file.
 func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *representation, error) {
 	if head {
 		if f.options.Frozen {
@@ -99,11 +101,10 @@ func (f *Files) lookAt(e *entry, r *representation, head bool) (*openFile, *repr
 	return o, found, nil
 }
 
-// noBody is the body of answers to HEAD. It isn't read.
+// noBody is the body of responses to HEAD. The server never reads it.
 var noBody = strings.NewReader("")
 
-// answer answers with a representation. If the file isn't nil, it sends and closes the file; otherwise it sends the content from memory.
-// For HEAD it sends neither.
+// answer sends a representation: from file, which it closes, or from memory if file is nil. For HEAD, it sends no content.
 func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 	var buffer [byterange.Max]byterange.Range
 	ranges, err := r.evaluate(c, e, buffer[:0])
@@ -133,14 +134,14 @@ func (r *representation) answer(c *filo.Ctx, e *entry, file *openFile) error {
 	return err
 }
 
-// evaluate sets status and fields of the answer, and appends to dst the parts of the representation that it contains: mostly the whole
-// representation, and none if the client has it already.
+// evaluate sets the status and fields of the response, and appends to dst the ranges of the representation that the response contains:
+// usually the whole representation, and none if the client already has it.
 func (r *representation) evaluate(c *filo.Ctx, e *entry, dst []byterange.Range) ([]byterange.Range, error) {
 	h := &c.Response.Header
 	ranges, verdict := dst, byterange.Ignored
 	// RFC 9110, section 13.2.1: conditions and ranges are ignored if the answer without them wouldn't be 200.
 	if c.Response.Status() == 200 {
-		// By section 13.2.2, If-Range, and so the ranges, are evaluated last.
+		// Section 13.2.2: If-Range, and therefore Range, is evaluated after the other conditions.
 		switch r.precondition(c) {
 		case 304:
 			c.Response.SetStatus(304)
@@ -179,10 +180,10 @@ func setFields(h *filo.Header, fields []filo.Field) {
 	}
 }
 
-// noTag stands for a file that exists and has no entity tag.
+// noTag stands for the entity tag of a file that exists but has none.
 const noTag = `W/""`
 
-// precondition returns the status by the request's conditions other than If-Range: 304, 412, or 0 to go on.
+// precondition evaluates the request's conditions except If-Range. It returns 304, 412, or 0 if the file may be sent.
 func (r *representation) precondition(c *filo.Ctx) int {
 	h := &c.Request.Header
 	if !h.Has("If-None-Match") && !h.Has("If-Modified-Since") && !h.Has("If-Match") && !h.Has("If-Unmodified-Since") {
@@ -200,8 +201,9 @@ func (r *representation) ranges(c *filo.Ctx, dst []byterange.Range) ([]byterange
 	return byterange.Parse(dst, value, r.stamp.size)
 }
 
-// ifRange reports whether a request has no If-Range, or one that is true (RFC 9110, section 13.1.5). An entity tag must be equal by the
-// strong comparison. A date must equal Last-Modified exactly, and the file must not be able to change again within that second.
+// ifRange reports whether a request has no If-Range, or one whose condition is true (RFC 9110, section 13.1.5). An entity tag must be
+// equal by the strong comparison. A date must equal Last-Modified exactly, and the file must not be able to change again within that
+// second.
 func (r *representation) ifRange(h *filo.Header) bool {
 	value := h.GetBytes("If-Range")
 	switch {

@@ -140,7 +140,7 @@ func (b *brokenFile) Stat() (fs.FileInfo, error) {
 	return b.File.Stat()
 }
 
-// Errors of the file system have a status, and their answers show no path. They aren't remembered for the next request.
+// Errors of the file system have a status, and their answers show no path. They aren't cached for the next request.
 func TestErrors(t *testing.T) {
 	cases := []struct {
 		why    string
@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Values that an option returns never break a line.
+// A value that an option's function returns can't add a header field.
 func TestHeaderInjection(t *testing.T) {
 	mapped := fstest.MapFS{"a.txt": {Data: []byte("a")}, "dir\r\nX-Evil: 1/index.html": {Data: []byte("x")}}
 	for _, value := range []string{"max-age=1\r\nX-Evil: 1", "a\nb", "a\x00b"} {
@@ -222,7 +222,8 @@ func (s shortFS) Open(name string) (fs.File, error) {
 
 func (s shortFS) Stat(name string) (fs.FileInfo, error) { return s.MapFS.Stat(name) }
 
-// If a file is shorter than announced, the connection is broken off, so that the client can't take the file for a whole one.
+// If a file is shorter than announced, the connection is aborted, so that the client can't mistake the received part for the
+// whole file.
 func TestShortFile(t *testing.T) {
 	for _, size := range []int{0, 100, 300 << 10} {
 		s := servertest.New(t, static.New(shortFS{fstest.MapFS{"a.bin": {Data: noise(size)}}}).Serve)

@@ -68,7 +68,7 @@ func benchmarkSocket(b *testing.B, address string, size int) {
 	}
 }
 
-// BenchmarkInMemory measures only the handler, by calling it over and over in one request.
+// BenchmarkInMemory measures only the handler, by calling it repeatedly in one request.
 func BenchmarkInMemory(b *testing.B) {
 	dir := tree(b, map[string]string{"a.txt": strings.Repeat("a", 1000), "b.js": "b", "b.js.gz": "bb"})
 	files := open(b, dir, static.Options{Precompressed: true})
@@ -104,7 +104,7 @@ func BenchmarkInMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkNotFound measures a request for a file that doesn't exist, which looks at the disk.
+// BenchmarkNotFound measures a request for a file that doesn't exist, for which the server checks the disk.
 func BenchmarkNotFound(b *testing.B) {
 	address := tcptest.Serve(b, &filo.Server{Handler: open(b, b.TempDir()).Serve})
 	conn, err := net.Dial("tcp", address)

@@ -33,7 +33,7 @@ func descriptors(t *testing.T, dir string) (n int) {
 		t.Fatal(err)
 	}
 	for _, link := range links {
-		// Other descriptors may be closed meanwhile.
+		// Other descriptors may be closed while this loop runs.
 		if target, err := os.Readlink(filepath.Join("/proc/self/fd", link.Name())); err == nil && strings.HasPrefix(target, dir+"/") {
 			n++
 		}
@@ -41,7 +41,8 @@ func descriptors(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// awaitDescriptors waits until as many descriptors are open, or fails the test: an answer ends a moment after its client has got it.
+// awaitDescriptors waits until as many descriptors are open, or fails the test: the server closes a file a moment after the client
+// has received the answer.
 func awaitDescriptors(t *testing.T, dir string, want int, why string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); descriptors(t, dir) != want; time.Sleep(time.Millisecond) {
@@ -118,7 +119,8 @@ func TestDescriptors(t *testing.T) {
 	})
 }
 
-// A change of an open file shows at once, however long CacheCheck is. A deleted file doesn't stay open, and so takes no space on the disk.
+// A change of an open file is noticed at once, however long CacheCheck is. A deleted file doesn't stay open, so it occupies no space on
+// the disk.
 func TestDescriptorsOfFilesThatChange(t *testing.T) {
 	const size = 600 << 10
 	for what, test := range map[string]struct {
@@ -158,7 +160,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// awaitSettled waits until another change of the file would surely have a different time.
+// awaitSettled waits until another change of the file is certain to have a different time.
 func awaitSettled(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -8,18 +8,19 @@ import (
 // encoding is a content coding in which a file may be stored.
 type encoding struct {
 	name, suffix string
-	number       int // as package syntax represents it
+	number       int // the coding's number in package syntax
 	field        filo.Field
 }
 
-// encodings are in the order of preference among those that a client prefers equally.
+// encodings is in the order of preference, which decides between encodings that a client accepts equally.
 var encodings = [...]encoding{
 	{"zstd", ".zst", syntax.Zstd, filo.NewField("Content-Encoding", "zstd")},
 	{"br", ".br", syntax.Brotli, filo.NewField("Content-Encoding", "br")},
 	{"gzip", ".gz", syntax.Gzip, filo.NewField("Content-Encoding", "gzip")},
 }
 
-// choose returns the representation that Accept-Encoding (RFC 9110, section 12.5.3) prefers, nil if it refuses all.
+// choose returns the representation that Accept-Encoding (RFC 9110, section 12.5.3) prefers, nil if the client refuses all of
+// them.
 func (e *entry) choose(h *filo.Header) *representation {
 	accepted := acceptedCodings(h)
 	var best *representation

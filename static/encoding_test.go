@@ -12,8 +12,8 @@ func TestChoose(t *testing.T) {
 	cases := []struct {
 		why   string
 		there []*encoding
-		value string // of Accept-Encoding; "-" is no such field
-		want  string // "" is plain, "-" none
+		value string // the value of Accept-Encoding; "-" means no such field
+		want  string // "" means the plain file, "-" none
 	}{
 		{"who says nothing gets the plain file", all, "-", ""},
 		{"who has an empty field takes nothing else", all, "", ""},

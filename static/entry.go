@@ -20,15 +20,16 @@ type entry struct {
 	// representations are the file itself and those of its encodings that exist, in the order of preference.
 	representations []*representation
 	stamps          [1 + len(encodings)]stamp // of the file and its encodings; zero for an encoding that doesn't exist
-	// unsettled says that a stamp isn't settled, so a content in memory may differ from the file's, and an entity tag is weak.
+	// unsettled says that a stamp isn't settled: the file may change and keep its stamp. So a content in memory may be out of
+	// date, and an entity tag is weak.
 	unsettled bool
 
-	checked atomic.Int64 // when the files were last checked, by sinceStart
-	used    atomic.Bool  // whether it was used since the cache's hand last passed
-	slot    int          // its index in memory.ring; guarded by its lock
+	checked atomic.Int64 // when the files were last checked, as sinceStart returns it
+	used    atomic.Bool  // whether the entry was used since the hand of memory last passed it
+	slot    int          // the entry's index in memory.ring; guarded by memory.mu
 }
 
-// entryBytes is about how many bytes an entry takes without contents.
+// entryBytes is roughly how much memory an entry needs for each representation, without its content.
 const entryBytes = 1 << 10
 
 func (e *entry) cost() int64 {
@@ -69,7 +70,7 @@ type loaded struct {
 // errLoadPanicked is the result for goroutines that wait for a load that has panicked.
 var errLoadPanicked = errors.New("static: a panic while the file was read")
 
-// entry returns the properties of a file as it is now. It reads from the disk once for all simultaneous callers.
+// entry returns the current entry of a file, after a check on the disk. Simultaneous callers share one check.
 func (f *Files) entry(name string) (*entry, error) {
 	loading, first := f.loading.Join([]byte(name))
 	if !first {
@@ -83,7 +84,7 @@ func (f *Files) entry(name string) (*entry, error) {
 	return e, err
 }
 
-// current looks at a file, and loads it unless the entry in memory is up to date.
+// current checks a file on the disk, and loads it unless the entry in memory is up to date.
 func (f *Files) current(name string) (*entry, error) {
 	known := f.memory.get([]byte(name))
 	if known != nil && (f.options.Frozen || f.unchanged(known)) {
@@ -150,7 +151,7 @@ func (f *Files) load(name string) (*entry, error) {
 		for i := range encodings {
 			r, err := f.loadRepresentation(e, &encodings[i])
 			if err != nil || r.stamp.outdated(&plain.stamp) {
-				continue // it doesn't exist, or can't be used
+				continue // the encoded file doesn't exist, or can't be used
 			}
 			e.representations = append(e.representations, r)
 			e.stamps[1+i] = r.stamp
@@ -178,7 +179,7 @@ func (f *Files) setCacheControl(e *entry) error {
 	return nil
 }
 
-// setContentType finds the media type by the name, or else by the content.
+// setContentType derives the media type from the file's name, or from its content if the name has no known type.
 func (f *Files) setContentType(e *entry, plain *representation) error {
 	mediaType := typeByName(e.name)
 	if mediaType == "" {

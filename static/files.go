@@ -23,15 +23,15 @@ var check = setup.Checker("static")
 
 // Options configures New and Dir. The zero value is right for most sites.
 type Options struct {
-	// Index is the name of the file that answers for its directory, "index.html" if empty; "-" means none.
+	// Index is the name of the file that is served for its directory, "index.html" if Index is empty; "-" means none.
 	Index string
 
-	// Listing answers with a list of names for a directory without an index. Otherwise the answer is 404.
+	// Listing serves a list of names for a directory without an index. Without Listing, such a directory is 404.
 	Listing bool
 
 	// Fallback is a file, such as "index.html", that is served in place of a 404, for applications that render their pages in the
-	// browser. It is served only to clients that ask for a page: they must prefer text/html, as browsers do for a page but not
-	// for its parts, and the path's last segment must have no dot. Other clients get the 404.
+	// browser. It is served only for requests that ask for a page: the client must prefer text/html, as browsers do for a page
+	// but not for its images and scripts, and the path's last segment must have no dot. Other clients get the 404.
 	Fallback string
 
 	// Hidden serves names that begin with a dot like other names.
@@ -40,12 +40,12 @@ type Options struct {
 	// Precompressed serves name.zst, name.br and name.gz as encodings of name.
 	Precompressed bool
 
-	// CacheControl returns the Cache-Control value for a file, or "" for none. CacheFingerprinted is such a function. The name
-	// has no leading slash. The cache calls it rarely, not for each request, but from several goroutines at once, and it must be fast. If
-	// nil, this package doesn't set the field.
+	// CacheControl returns the Cache-Control value for a file, or "" for none. CacheFingerprinted is such a function. The name has no
+	// leading slash. It is called when a file is loaded, not for each request. It must be fast, and safe for concurrent use. If
+	// CacheControl is nil, this package doesn't set the field.
 	CacheControl func(name string) string
 
-	// CacheBytes is the memory for the contents of files, and for the metadata of these and other files. Default 16 MB; negative:
+	// CacheBytes limits the memory for the contents of small files, and for the metadata of all files. Default 16 MB; negative:
 	// no contents are kept.
 	CacheBytes int64
 
@@ -56,14 +56,14 @@ type Options struct {
 	// negative: every request checks, and simultaneous requests share a check.
 	CacheCheck time.Duration
 
-	// OpenFiles is how many files that aren't in memory stay open for the next request, which then needs to open and close none.
-	// It applies to files of the operating system, on Linux. A file that isn't requested is closed after 10 to 20 s. Default 64;
-	// negative: none.
+	// OpenFiles is how many files that aren't in memory stay open, so that the next request needn't open and close its file.
+	// OpenFiles has an effect only on Linux, and only for files of the operating system. A file that isn't requested is closed
+	// after 10 to 20 s. Default 64; negative: none.
 	OpenFiles int
 
-	// Frozen declares that no file changes while the server runs. Each file is then checked only once, and every entity tag is a
-	// hash of the content; for a large file, the first request computes it. An embed.FS is always treated as frozen, but not the
-	// result of fs.Sub for one.
+	// Frozen declares that no file changes while the server runs. Each file is then checked only once, when it is loaded, and
+	// every entity tag is a hash of the content; for a large file, the first request computes it. An embed.FS is always treated
+	// as frozen, but not the result of fs.Sub for one.
 	Frozen bool
 }
 
@@ -72,7 +72,7 @@ const (
 	defaultCacheFileBytes = 256 << 10
 	defaultCacheCheck     = time.Second
 	defaultOpenFiles      = 64
-	// knownBytes limits the memory for entries without contents.
+	// knownBytes limits the memory for entries if no contents are kept.
 	knownBytes = 1 << 20
 )
 
@@ -86,8 +86,8 @@ type Files struct {
 	fileSize int64 // the maximum size of a file that is kept in memory; negative: none is kept
 }
 
-// New returns a Files for an fs.FS. To be sent in ranges, its files must be io.Seekers or small; to be sent by sendfile, they
-// must be *os.File. New panics if an option is wrong.
+// New returns a Files for an fs.FS. Ranges of a file are available only if the file is an io.Seeker or fits in memory; sendfile
+// is used only for an *os.File. New panics if an option is wrong.
 //
 // For a directory, prefer Dir to os.DirFS, which follows symbolic links out of the directory.
 func New(fsys fs.FS, options ...Options) *Files {
@@ -98,8 +98,9 @@ func New(fsys fs.FS, options ...Options) *Files {
 	return newFiles(anyFS{fsys}, o)
 }
 
-// Dir returns a Files for a directory. It opens the directory at once, and so serves it even after it is renamed. It follows
-// links as long as they stay in the directory. The error says why it couldn't be opened. Dir panics if an option is wrong.
+// Dir returns a Files for a directory. It opens the directory at once, so the directory is served even after it is renamed.
+// Symbolic links are followed as long as they stay in the directory. Dir returns an error if the directory can't be opened. Dir
+// panics if an option is wrong.
 func Dir(path string, options ...Options) (*Files, error) {
 	o := setup.One("static: Dir", options)
 	root, err := os.OpenRoot(path)
@@ -135,8 +136,8 @@ func (o *Options) setDefaults() {
 	o.OpenFiles = cmp.Or(o.OpenFiles, defaultOpenFiles)
 }
 
-// Close closes the directory opened by Dir and the files that are kept open. Later requests for files of the directory get 500. Answers in
-// progress are completed.
+// Close closes the directory that Dir has opened, and the files that are kept open. Later requests for files of the directory get
+// 500. Answers in progress are completed.
 func (f *Files) Close() error {
 	f.open.close()
 	return f.source.close()
@@ -180,8 +181,8 @@ func (f *Files) Serve(c *filo.Ctx) error {
 }
 
 // ServeFile answers with the file called name in the tree, whatever the path of the request. A directory is 404. Names that begin
-// with a dot are allowed, because the program has chosen them. A status that was set before is kept, for example for the page of
-// an error, and so is a Content-Type.
+// with a dot are allowed, because the program has chosen them. ServeFile keeps a status and a Content-Type that were set before,
+// for example for an error page.
 func (f *Files) ServeFile(c *filo.Ctx, name string) error {
 	if err := checkMethod(c); err != nil {
 		return err
@@ -214,7 +215,7 @@ func checkMethod(c *filo.Ctx) error {
 	return errMethod
 }
 
-// find answers a request for a file that isn't in memory. The name ends in a slash, or is empty, for a directory.
+// find serves a file that has no current entry in memory. The name of a directory ends in a slash, or is empty.
 func (f *Files) find(c *filo.Ctx, name string) error {
 	plain := strings.TrimSuffix(name, "/")
 	if plain != "" && (!validName(plain) || !f.options.Hidden && hidden(plain)) {
@@ -255,7 +256,7 @@ func (f *Files) findFile(c *filo.Ctx, name string) error {
 	return redirect(c, relative(path.Base(name)+"/"))
 }
 
-// findDirectory answers a request for a directory. The name of the tree's root is empty.
+// findDirectory serves a directory. The name of the tree's root is empty.
 func (f *Files) findDirectory(c *filo.Ctx, name string) error {
 	e, err := f.indexOf(name)
 	if err == nil {
@@ -275,7 +276,7 @@ func (f *Files) findDirectory(c *filo.Ctx, name string) error {
 	return f.list(c, name)
 }
 
-// indexOf returns the index of a directory.
+// indexOf returns the entry of a directory's index file.
 func (f *Files) indexOf(name string) (*entry, error) {
 	if f.options.Index == "" {
 		return nil, fs.ErrNotExist
@@ -283,7 +284,7 @@ func (f *Files) indexOf(name string) (*entry, error) {
 	return f.entry(path.Join(name, f.options.Index))
 }
 
-// redirect answers with a relative Location, since a mounted handler doesn't know the path in front of it.
+// redirect answers with a relative Location, since a mounted handler doesn't know the prefix at which it is mounted.
 func redirect(c *filo.Ctx, location string) error {
 	if query := c.Request.URI().RawQueryBytes(); len(query) > 0 {
 		location += "?" + string(query)
@@ -297,12 +298,12 @@ func relative(name string) string {
 	return u.String()
 }
 
-// wantsPage reports whether the client asks for a page, so that the fallback is an answer.
+// wantsPage reports whether the client asks for a page, so that the fallback may be served.
 func wantsPage(c *filo.Ctx, name string) bool {
 	if strings.Contains(path.Base(name), ".") && name != "" {
 		return false
 	}
-	// A client that accepts anything gets the first type offered.
+	// For a client that accepts any type, Negotiate returns the first offer, so such a client isn't served the page.
 	return c.Negotiate("application/octet-stream", "text/html") == "text/html"
 }
 

@@ -38,7 +38,7 @@ func TestUnderARouter(t *testing.T) {
 	cases := []struct {
 		why, request string
 		status       int
-		want         string // of the body, or of Location
+		want         string // the body or Location
 	}{
 		{"a wildcard", "GET /assets/a/b.txt", 200, "b"},
 		{"the index", "GET /assets/", 200, "home"},
@@ -77,7 +77,7 @@ func TestUnderARouter(t *testing.T) {
 	}
 }
 
-// Answers have the right fields, whether a file comes from memory, from the disk, or by ServeFile.
+// Answers have the right fields, whether a file is sent from memory, from the disk, or with ServeFile.
 func TestFields(t *testing.T) {
 	dir := tree(t, map[string]string{"small.css": "p{}", "large.css": strings.Repeat("p{}\n", 100_000)})
 	control := func(name string) string { return "max-age=60" }
@@ -130,13 +130,13 @@ func TestFields(t *testing.T) {
 	if a.Status != 416 || a.Header.Get("Content-Range") != "bytes */3" || a.Header.Get("Cache-Control") != "" || a.Header.Get("ETag") != "" {
 		t.Errorf("%d %v", a.Status, a.Header)
 	}
-	// Neither has a 412.
+	// A 412 doesn't have such a field, either.
 	if a = s.Do(t, "GET /small.css", `If-Match: "other"`); a.Status != 412 || a.Header.Get("Cache-Control") != "" {
 		t.Errorf("%d %v", a.Status, a.Header)
 	}
 }
 
-// Conditions are evaluated by the entity tag, for files in memory and on the disk.
+// Conditions are evaluated with the entity tag, for files in memory and on the disk.
 func TestConditions(t *testing.T) {
 	dir := tree(t, map[string]string{"file.txt": "0123456789"})
 	for _, options := range []static.Options{{}, {CacheBytes: -1, Frozen: true}} {
@@ -391,10 +391,10 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// A change of a file shows after CacheCheck at the latest.
+// A change of a file is noticed after CacheCheck at the latest.
 func TestChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(30 * 365 * 24 * time.Hour) // a bubble begins in 2000, before the files were made
+		time.Sleep(30 * 365 * 24 * time.Hour) // the time in a bubble begins in 2000, before the files were made
 		dir := tree(t, map[string]string{"a.txt": "one", "b.txt": "b"})
 		s := serve(t, dir, static.Options{Precompressed: true})
 		ask := func(fields ...string) servertest.Answer { return s.Do(t, "GET /a.txt", fields...) }
@@ -435,8 +435,8 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// A file that was read within the same tick of the file system's clock in which it was written may change again and keep its stamp. So it
-// is read again for each check, until this is no longer possible.
+// A file that was read within the same tick of the file system's clock in which it was written may change again and keep its stamp.
+// Therefore each check reads the file again, until such a change is no longer possible.
 func TestChangesWithoutAStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mapped := fstest.MapFS{}
@@ -460,7 +460,7 @@ func TestChangesWithoutAStamp(t *testing.T) {
 		if got := ask(); got != "two" {
 			t.Errorf("an old file was read though it has the same stamp: %q", got)
 		}
-		// Without a time a stamp never shows whether the file has changed.
+		// Without a modification time, the stamp never shows whether the file has changed.
 		change("one", time.Time{})
 		first = ask()
 		change("two", time.Time{})
@@ -522,7 +522,7 @@ func TestTagsOfLargeFiles(t *testing.T) {
 			t.Errorf("if it is another one: %d", a.Status)
 		}
 	})
-	// Of a file in an fs.FS only the size and the time are known, and perhaps not even the time.
+	// For a file in an fs.FS, only the size and perhaps the time are known.
 	mapped := fstest.MapFS{"large.bin": {Data: []byte(large), ModTime: longAgo}}
 	if got := tag(t, static.New(mapped)); !strings.HasPrefix(got, `W/"`) {
 		t.Errorf("of a file with a time: %s", got)
@@ -536,7 +536,7 @@ func TestTagsOfLargeFiles(t *testing.T) {
 	}
 }
 
-// The program may answer with any file of the tree, even one that clients can't request by its name.
+// ServeFile can send any file of the tree, even one that clients can't request by name.
 func TestServeFile(t *testing.T) {
 	dir := tree(t, map[string]string{".private/page.html": "private", "404.html": "no such page", "sub/index.html": "sub"})
 	files := open(t, dir)
@@ -579,7 +579,7 @@ func (s streamFS) Open(name string) (fs.File, error) {
 	return struct{ fs.File }{file}, err
 }
 
-// Files that can't be read from any position have ranges only if they are in memory.
+// Ranges of files that aren't seekable are available only if the files are in memory.
 func TestFilesWithoutSeek(t *testing.T) {
 	large := string(noise(300 << 10))
 	s := servertest.New(t, static.New(streamFS{fstest.MapFS{"small.txt": {Data: []byte("small")}, "large.bin": {Data: []byte(large)}}},

@@ -133,7 +133,7 @@ func TestAsFileServer(t *testing.T) {
 	}
 }
 
-// These answers differ from those of net/http's FileServer on purpose. Each case has its reason.
+// These answers differ from those of net/http's FileServer on purpose. Each case states the reason.
 func TestUnlikeFileServer(t *testing.T) {
 	dir := tree(t, siteFiles)
 	write(t, dir, "script", "<html><script>alert(1)</script>")
@@ -141,7 +141,7 @@ func TestUnlikeFileServer(t *testing.T) {
 	cases := []struct {
 		request      string
 		field        string
-		theirs, ours int // theirs is 0 if it depends on Go's version
+		theirs, ours int // theirs is 0 if the status depends on Go's version
 		why          string
 	}{
 		{"POST /hello.txt", "", 200, 405, "a file has only GET and HEAD"},

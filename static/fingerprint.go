@@ -7,7 +7,7 @@ import (
 )
 
 // CacheFingerprinted is a function for Options.CacheControl, for sites whose build puts a hash of the content into file names.
-// Clients keep such files for good (RFC 8246), and check other files before each use, which costs a 304. See Fingerprinted.
+// Clients cache such files permanently (RFC 8246), and check other files before each use, which costs a 304. See Fingerprinted.
 func CacheFingerprinted(name string) string {
 	if Fingerprinted(name) {
 		return "public, max-age=31536000, immutable"
@@ -17,13 +17,15 @@ func CacheFingerprinted(name string) string {
 
 // Fingerprinted reports whether the last segment of a name contains a hash of eight characters or more before its extension:
 //
-//   - in hexadecimal digits of one case, some letters and some not, behind a ".", "-" or "_", as of webpack and Parcel: app.3f9c2b7a.js
-//   - in base64url behind a "." or "-", as of Vite and Rollup: index-BXk2P0aQ.js. It must have capitals, small letters and digits, and
-//     must not look like words, such as those of Html5Player or IPhone6S.
+//   - in hexadecimal digits of one case, some of them letters and some not, after a ".", "-" or "_", as webpack and Parcel write it:
+//     app.3f9c2b7a.js
+//   - in base64url after a "." or "-", as Vite and Rollup write it: index-BXk2P0aQ.js. It must have capitals, small letters and
+//     digits, and must not look like words, such as those of Html5Player or IPhone6S.
 //
-// A name that is taken for a hash by mistake is kept for a year; a hash that isn't recognized costs a 304. So a name in doubt isn't taken
-// for a hash. About half of all hashes of eight characters in base64url, such as DiwrgTda, aren't recognized. If all files of a directory
-// have hashes, as in Vite's assets, decide by the directory, or let Rollup write hexadecimal digits (output.hashCharacters: "hex").
+// A file whose name is mistaken for a hash stays in caches for a year, while an unrecognized hash costs only a 304. Therefore a doubtful
+// text doesn't count as a hash. About half of all hashes of eight characters in base64url, such as DiwrgTda, aren't recognized. If all
+// files of a directory have hashes, as in Vite's assets, decide by the directory's name, or let Rollup write hexadecimal digits
+// (output.hashCharacters: "hex").
 func Fingerprinted(name string) bool {
 	name = path.Base(name)
 	name = strings.TrimSuffix(name, path.Ext(name))
@@ -70,8 +72,9 @@ var words = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 // camelCase matches names whose words all begin with a capital, except the first one.
 var camelCase = regexp.MustCompile(`^[a-zA-Z]?[a-z0-9]*([A-Z][a-z0-9]+)*$`)
 
-// isBase64Hash reports whether s is a hash in base64url. Unlike a hash, a word has several letters, and all except the first have the same
-// case. If s has a separator, or is written as words are, a smaller share of it must look like words.
+// isBase64Hash reports whether s is a hash in base64url. A word has several letters, and all except the first have the same case. A letter
+// that can't be part of such a word indicates a hash: one is enough, but two are needed if s has a separator or could be words in camel
+// case.
 func isBase64Hash(s string) bool {
 	lower, upper, digits, separators, run := 0, 0, 0, 0, 0
 	for i := range len(s) {

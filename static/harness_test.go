@@ -42,7 +42,7 @@ func tree(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// noise returns bytes of no pattern, the same in each run.
+// noise returns pseudorandom bytes, the same in each run.
 func noise(size int) []byte {
 	r := rand.NewChaCha8([32]byte{1})
 	b := make([]byte, size)
@@ -71,7 +71,8 @@ func serve(t testing.TB, dir string, options ...static.Options) *servertest.Serv
 	return servertest.New(t, open(t, dir, options...).Serve)
 }
 
-// tool returns a command. Without the tool the test skips, and under FILO_CI, where the tools are promised, it fails.
+// tool returns a command. If the tool is missing, the test is skipped, but under FILO_CI, where the tools must be installed, it
+// fails.
 func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {

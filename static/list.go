@@ -19,7 +19,7 @@ import (
 // maxListed is the maximum number of names in a list.
 const maxListed = 10_000
 
-// list answers with the names in a directory; the root's name is "".
+// list sends a list of the names in a directory. The root's name is "".
 func (f *Files) list(c *filo.Ctx, name string) error {
 	dir, err := f.source.open(cmp.Or(name, "."))
 	if err != nil {
@@ -54,7 +54,7 @@ func (f *Files) list(c *filo.Ctx, name string) error {
 	return c.HTML(200, f.listHTML(name, entries))
 }
 
-// listHTML returns the document. Whatever a name contains, it appears as text.
+// listHTML returns the list as an HTML document. It escapes all names.
 func (f *Files) listHTML(dir string, entries []fs.DirEntry) string {
 	more := len(entries) > maxListed
 	entries = entries[:min(len(entries), maxListed)]

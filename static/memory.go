@@ -2,8 +2,8 @@ package static
 
 import "sync"
 
-// memory keeps entries up to a limit in bytes. To make room it drops, by the CLOCK algorithm, an entry that wasn't used since the hand last
-// passed. So get needs only a reader's lock.
+// memory caches entries up to a limit in bytes. To make room, it drops entries with the CLOCK algorithm: those that weren't used since the
+// hand last passed them. With this algorithm, get needs only a read lock.
 type memory struct {
 	limit int64
 
@@ -11,7 +11,7 @@ type memory struct {
 	entries map[string]*entry // guarded by mu
 	ring    []*entry          // the same entries, each at its slot; guarded by mu
 	hand    int               // guarded by mu
-	bytes   int64             // the costs of entries together; guarded by mu
+	bytes   int64             // the total cost of the entries; guarded by mu
 }
 
 // get returns the entry of a name, nil if there is none.
@@ -25,7 +25,7 @@ func (m *memory) get(name []byte) *entry {
 	return e
 }
 
-// put keeps an entry in place of the one of the same name, unless the new entry is larger than the whole limit.
+// put stores an entry in place of the old one with the same name. It doesn't store an entry that is larger than the limit.
 func (m *memory) put(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *memory) put(e *entry) {
 	m.bytes += cost
 }
 
-// drop removes an entry, if it is still there; for nil it does nothing.
+// drop removes an entry if it is still stored. For nil, it does nothing.
 func (m *memory) drop(e *entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -68,7 +68,7 @@ func TestMemory(t *testing.T) {
 	m.check(t)
 }
 
-// However memory is used, it stays within its limit.
+// memory stays within its limit, whatever the sequence of calls.
 func FuzzMemory(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0x81, 4, 0x42, 5, 1, 200})
 	f.Fuzz(func(t *testing.T, steps []byte) {
@@ -101,12 +101,13 @@ func (h hookedFS) Open(name string) (fs.File, error) {
 	return h.FS.Open(name)
 }
 
-// Simultaneous requests for one file wait for the first of them to load it. If that one panics, a later request loads the file again.
+// Simultaneous requests for one file wait for the first of them to load it. If the first request panics, a later one loads the file
+// again.
 func TestLoadsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := fstest.MapFS{"a": {Data: []byte("a")}, "b": {Data: []byte("b")}, "broken": {}}
 		release, entered := make(chan struct{}), make(chan struct{})
-		var opened [2]atomic.Int32 // a and b
+		var opened [2]atomic.Int32 // how often a and b were opened
 		var panics atomic.Bool
 		panics.Store(true)
 		f := New(hookedFS{tree, func(name string) {
@@ -168,8 +169,8 @@ func TestLoadsOnce(t *testing.T) {
 	})
 }
 
-// However many files are requested, no more than CacheBytes is kept. Of large files, or with a negative CacheBytes, only the metadata is
-// kept.
+// However many files are requested, the cache doesn't exceed CacheBytes. For large files, or with a negative CacheBytes, it holds only
+// the metadata.
 func TestCacheBytes(t *testing.T) {
 	tree := fstest.MapFS{}
 	for i := range 3000 {

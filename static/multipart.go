@@ -51,7 +51,7 @@ func (m *multipart) appendEnd(dst []byte) []byte {
 	return append(dst, "--\r\n"...)
 }
 
-// body returns the body, with the ranges of content.
+// body returns the body as bytes, with the ranges of content.
 func (m *multipart) body(content []byte) []byte {
 	body := make([]byte, 0, m.length())
 	for i, r := range m.ranges {

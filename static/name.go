@@ -10,7 +10,7 @@ import (
 )
 
 // requestName returns the part of the path that names a file, decoded, without a slash in front. It reports false if that part has an
-// encoded slash. It doesn't check the rest; validName does that if the name isn't one of a known file.
+// encoded slash. It makes no other checks: a name with an entry in memory is valid, and validName checks the others.
 func requestName(c *filo.Ctx) (name []byte, ok bool) {
 	uri := c.Request.URI()
 	rest := uri.RawPathBytes()
@@ -42,8 +42,8 @@ func requestName(c *filo.Ctx) (name []byte, ok bool) {
 
 var slash = []byte("/")
 
-// prefixSegments returns how many segments of a path match the part of a router's pattern before the final {name...} or slash. Other
-// patterns have no such part.
+// prefixSegments returns how many segments of a path match the part of a router's pattern before the final {name...} or slash. It
+// returns 0 for patterns without such an end.
 func prefixSegments(pattern string) int {
 	if !strings.HasSuffix(pattern, "/") && !strings.HasSuffix(pattern, "...}") {
 		return 0
@@ -64,10 +64,10 @@ func prefixSegments(pattern string) int {
 	return max(slashes-1, 0)
 }
 
-// namesDirectory reports whether a request's name means a directory.
+// namesDirectory reports whether the name in a request denotes a directory.
 func namesDirectory(name []byte) bool { return len(name) == 0 || name[len(name)-1] == '/' }
 
-// validName reports whether a name leads to something in the tree, and is the only name that leads there.
+// validName reports whether a name stays inside the tree, and is the only spelling of its path.
 func validName(name string) bool {
 	return name != "." && fs.ValidPath(name) && !strings.ContainsAny(name, "\\\x00") && (runtime.GOOS != "windows" || !isAlias(name))
 }
@@ -87,7 +87,7 @@ func isAlias(name string) bool {
 	return false
 }
 
-// hidden reports whether a part of the name begins with a dot, other than .well-known in front.
+// hidden reports whether a segment of the name begins with a dot, except .well-known as the first segment.
 func hidden(name string) bool {
 	if name == ".well-known" {
 		return false

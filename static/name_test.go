@@ -82,7 +82,7 @@ func TestFingerprinted(t *testing.T) {
 		{"3f9c2b7a.js", false}, // the hash is the whole name
 		{"app.3f9c2b7.js", false},
 		{"app.3F9c2b7a.js", true},  // base64url
-		{"app_3F9c2b7a.js", false}, // base64url has no _ in front
+		{"app_3F9c2b7a.js", false}, // a base64url hash must not follow a _
 		{"photo-20240131.jpg", false},
 		{"material-components.css", false},
 		{"facade-decadefa.html", false},
@@ -166,7 +166,7 @@ func TestTypeByContent(t *testing.T) {
 	}
 }
 
-// On Windows a file has further names. It mustn't be found by these, or a hidden file would no longer be hidden.
+// On Windows a file has alternative names. Requests must not find it by these names, because they would reveal hidden files.
 func TestAliases(t *testing.T) {
 	for name, alias := range map[string]bool{
 		"GIT~1": true, "git~1/config": true, "a/ENV~1": true, "LONGNA~1.TXT": true, "AB12CD~99.htm": true, "~1": true,

@@ -18,20 +18,20 @@ type openFile struct {
 	fs.File
 	shared  *os.File // the same file, if several goroutines may read it at once, each at its own position; nil if reading moves the file's position
 	holders atomic.Int32
-	local   *localfile.File // the same file, set when it is first kept; nil if it isn't a local file
+	local   *localfile.File // the same file, set when openFiles first keeps it; nil if it isn't a local file
 
 	// Guarded by the openFiles' lock.
-	of   *representation // the representation that keeps it; nil if none does
+	of   *representation // the representation whose field open is this file; nil if openFiles doesn't keep the file
 	slot int             // in openFiles.ring
-	used bool            // whether it was used since the hand, or the sweep, last passed
+	used bool            // whether the file was used since the hand or the sweep last passed it
 }
 
 // newOpenFile returns a file with its caller as the only holder.
 func newOpenFile(file fs.File) *openFile {
 	o := &openFile{File: file}
 	o.holders.Store(1)
-	// Only on Linux does sendfile send a part of a file without regard to the file's position. And on Windows an open file can't be
-	// replaced.
+	// Only on Linux can sendfile send a part of a file independently of the file's position, so that several goroutines can share
+	// the file. Besides, on Windows an open file can't be replaced.
 	if runtime.GOOS == "linux" {
 		o.shared, _ = file.(*os.File)
 	}
@@ -49,7 +49,8 @@ func (o *openFile) Close() error {
 	return o.File.Close()
 }
 
-// is reports whether the file has the stamp. A file that was replaced or deleted has another stamp, because it has lost its last link.
+// is reports whether the file has the stamp. Replacing or deleting the file changes its stamp, because the loss of the last link
+// updates the time of change.
 func (o *openFile) is(s *stamp) bool {
 	if o.local != nil {
 		now, ok := o.local.Stat()
@@ -59,7 +60,7 @@ func (o *openFile) is(s *stamp) bool {
 	return err == nil && stampOf(info) == *s
 }
 
-// reader returns a reader of a range. A file that isn't shared has one reader at a time.
+// reader returns a reader of a range. A file that isn't shared may have only one reader at a time.
 func (o *openFile) reader(r byterange.Range) (io.Reader, error) {
 	if o.shared != nil {
 		return io.NewSectionReader(o.shared, r.Begin, r.Length), nil
@@ -76,8 +77,8 @@ func (o *openFile) seek(r byterange.Range) error {
 	return err
 }
 
-// body returns a body with a range of the file. The body takes over the caller's hold on the file, until it is closed. An error closes the
-// file.
+// body returns a range of the file as the body of a response. The body takes over the caller's hold on the file, and releases it when it
+// is closed. If body returns an error, it has already released the hold.
 func (o *openFile) body(r byterange.Range) (io.ReadCloser, error) {
 	if o.shared != nil {
 		return &sharedBody{*io.NewSectionReader(o.shared, r.Begin, r.Length), o}, nil
@@ -97,17 +98,17 @@ type sharedBody struct {
 
 func (b *sharedBody) Close() error { return b.file.Close() }
 
-// FileSection returns the section for the system to send, if the system can.
+// FileSection returns the section, so that the server can send it with sendfile.
 func (b *sharedBody) FileSection() *io.SectionReader { return &b.SectionReader }
 
 // LocalFile returns the file, nil if it isn't known to be local.
 func (b *sharedBody) LocalFile() *localfile.File { return b.file.local }
 
-// openFiles keeps files open that are requested again and again: it is one of their holders. To make room it drops, by the CLOCK algorithm,
-// a file that wasn't used since the hand last passed. A file that isn't used for keepTime, or a little longer, is dropped in any case: an
-// open file takes up space on the disk even after it was deleted.
+// openFiles keeps frequently requested files open, as one of their holders. To make room, it drops a file with the CLOCK algorithm: one
+// that wasn't used since the hand last passed it. In addition, it drops files that weren't used for one to two times keepTime, because an
+// open file occupies space on the disk even after it was deleted.
 type openFiles struct {
-	limit int // no file is kept if it isn't positive; immutable
+	limit int // the maximum number of files in ring; if it isn't positive, no file is kept; immutable
 
 	mu     sync.Mutex
 	ring   []*openFile // each at its slot; guarded by mu
@@ -119,7 +120,7 @@ type openFiles struct {
 // keepTime is the minimum time for which a file that isn't used stays open; it stays open for at most twice that.
 const keepTime = 10 * time.Second
 
-// get returns the open file of a representation, nil if there is none. Its caller becomes a holder.
+// get returns the open file of a representation, nil if there is none. The caller becomes a holder of the file.
 func (f *openFiles) get(r *representation) *openFile {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -131,7 +132,7 @@ func (f *openFiles) get(r *representation) *openFile {
 	return o
 }
 
-// put keeps the file of a representation.
+// put keeps the file of a representation open, if the file can be shared and the limit allows that.
 func (f *openFiles) put(r *representation, o *openFile) {
 	if o.shared == nil || f.limit <= 0 {
 		return
@@ -193,7 +194,7 @@ func (f *openFiles) dropLocked(o *openFile) {
 func (f *openFiles) sweep() {
 	f.mu.Lock()
 	var dropped []*openFile
-	for i := len(f.ring) - 1; i >= 0; i-- { // a file that moves into a free slot was already looked at
+	for i := len(f.ring) - 1; i >= 0; i-- { // backwards, so that a file that dropLocked moves into a free slot was already checked
 		if o := f.ring[i]; o.used && !f.closed {
 			o.used = false
 		} else {

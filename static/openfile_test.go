@@ -52,7 +52,7 @@ func openTemporary(t *testing.T) (*representation, *openFile) {
 	return new(representation), newOpenFile(file)
 }
 
-// Files are kept up to the limit. Unused ones are dropped first, and a dropped file is closed when it has no holder any more.
+// Files are kept up to the limit. Unused files are dropped first, and a dropped file is closed when it has no other holder.
 func TestOpenFiles(t *testing.T) {
 	f := openFiles{limit: 2}
 	var of [4]*representation
@@ -69,7 +69,7 @@ func TestOpenFiles(t *testing.T) {
 	if held != files[0] || f.get(of[2]) != nil {
 		t.Fatal("what is kept isn't found, or something else is")
 	}
-	// Both files were used, so the hand clears their bits, and then comes to the first one again, which is dropped.
+	// Both files were used, so the hand clears their used flags, reaches the first one again, and drops it.
 	f.put(of[2], files[2])
 	files[2].Close()
 	f.check(t, 2)
@@ -169,7 +169,7 @@ func TestOpenFilesAreSwept(t *testing.T) {
 	})
 }
 
-// Even if many goroutines use the files at once, no file is lost, and none is closed too early.
+// Even if many goroutines use the files concurrently, no file stays open forever, and none is closed too early.
 func TestOpenFilesOfMany(t *testing.T) {
 	const names = 8
 	dir := t.TempDir()

@@ -61,7 +61,7 @@ func (f *Files) loadRepresentation(e *entry, encoding *encoding) (*representatio
 	return r, nil
 }
 
-// readWhole reads a file if its stamp stays the same meanwhile. If the stamp changes, that isn't an error: the content is nil.
+// readWhole reads a whole file. If the file's stamp changes during the reading, readWhole returns nil without an error.
 func readWhole(file fs.File, s stamp) ([]byte, error) {
 	body := make([]byte, s.size+1) // one more byte, to see whether the file ends there
 	n, err := io.ReadFull(file, body)
@@ -75,7 +75,7 @@ func readWhole(file fs.File, s stamp) ([]byte, error) {
 	return body[:n:n], nil
 }
 
-// readBegin reads the bytes that tell the media type.
+// readBegin reads the first bytes of a file, which determine its media type.
 func (f *Files) readBegin(name string) ([]byte, error) {
 	file, _, err := openRegular(f.source, name)
 	if err != nil {
@@ -104,7 +104,7 @@ func (f *Files) hashFile(name string) (string, error) {
 	return hashTag([sha256.Size]byte(hash.Sum(nil))), nil
 }
 
-// see records the file system's properties of the file.
+// see records the file's properties in the file system, as of now.
 func (r *representation) see(info fs.FileInfo, now time.Time) {
 	r.stamp = stampOf(info)
 	r.settled = r.stamp.settled(now)
@@ -115,14 +115,14 @@ func (r *representation) see(info fs.FileInfo, now time.Time) {
 	}
 }
 
-// describe makes the fields of answers with a representation. It also makes the entity tag, unless there is already a tag made from the
-// content. It is called once.
+// describe makes the header fields of responses that contain the representation. It also makes the entity tag, unless a hash of the
+// content is already the tag. It is called once.
 func (r *representation) describe(e *entry) {
 	if r.etag == "" {
 		r.etag = r.stamp.tag(r.settled)
 	}
 	if r.etag != "" && r.encoding != nil {
-		// Two encodings of a file are never the same, not even if both are empty (RFC 9110, section 8.8.3.3).
+		// Two encodings of a file need different tags, even if both are empty (RFC 9110, section 8.8.3.3).
 		r.etag = r.etag[:len(r.etag)-1] + r.encoding.suffix + `"`
 	}
 	r.content = []filo.Field{noSniff}
@@ -143,7 +143,8 @@ func (r *representation) describe(e *entry) {
 	}
 }
 
-// asOf returns the representation with the current properties of its file, which has been opened.
+// asOf returns the representation with the current properties of its file, as info has them. That is r itself if nothing has
+// changed.
 func (r *representation) asOf(e *entry, info fs.FileInfo, now time.Time) *representation {
 	if stampOf(info) == r.stamp && (r.settled || !r.stamp.settled(now)) {
 		return r

@@ -43,7 +43,7 @@ func drivers(t *testing.T, test func(t *testing.T, driver filo.Driver)) {
 	})
 }
 
-// request sends a request on a connection of its own, and returns when it has read the head of the answer, and no more.
+// request sends a request on a new connection, and reads only the head of the answer.
 func request(t *testing.T, address, path string, fields ...string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -65,7 +65,7 @@ func drain(response *http.Response) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{io.Discard}, response.Body, make([]byte, 1<<20))
 }
 
-// A whole file and parts of it come through a socket as they are on the disk.
+// A whole file and parts of it arrive through a socket as they are on the disk.
 func TestFromTheDisk(t *testing.T) {
 	content := noise(3<<20 + 17)
 	dir := tree(t, map[string]string{"file.bin": string(content)})
@@ -119,7 +119,7 @@ func sparse(t *testing.T, dir string, size int64) (path string) {
 	return path
 }
 
-// If a file shrinks while it is sent, the connection is broken off.
+// If a file shrinks while it is sent, the connection is aborted.
 func TestShrinks(t *testing.T) {
 	const size = 64 << 20
 	drivers(t, func(t *testing.T, driver filo.Driver) {
@@ -162,7 +162,7 @@ func TestVanishes(t *testing.T) {
 	})
 }
 
-// Many clients request files of all kinds while the files change. Each answer is a whole file as it was at some time.
+// Many clients request files of all kinds while the files change. Each answer is a whole file as it was at some moment.
 func TestManyClientsOfChangingFiles(t *testing.T) {
 	dir := tree(t, map[string]string{"still.txt": strings.Repeat("s", 1000), "changing.txt": "a", "changing.bin": strings.Repeat("a", 400<<10)})
 	drivers(t, func(t *testing.T, driver filo.Driver) {
@@ -221,7 +221,7 @@ func replace(t *testing.T, dir, name, content string) {
 	}
 }
 
-// A file in memory is sent in the loop that has read its request. A file that must be looked up or opened never is.
+// A file in memory is sent in the loop that has read its request. A file that must be looked up or opened never is sent there.
 func TestClasses(t *testing.T) {
 	if !hasLoops {
 		t.Skip(noLoops)
@@ -273,14 +273,14 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// hasPart is a quick bytes.Contains for a part whose first 32 bytes occur nowhere else.
+// hasPart is a fast bytes.Contains for a part whose first 32 bytes occur nowhere else.
 func hasPart(body, part []byte) bool {
 	begin := bytes.Index(body, part[:32])
 	return begin >= 0 && bytes.HasPrefix(body[begin:], part)
 }
 
-// While a handler that waits has the only place, a large file is sent whole or refused. This holds also over TLS and HTTP/2, and for parts,
-// which no leader can send instead of a worker.
+// While a handler that waits has the only place, a large file is sent whole or refused. This holds also over TLS and HTTP/2, and for
+// ranges, which a loop's leader can't send itself.
 func TestLargeFilesWithoutPlace(t *testing.T) {
 	const size = 2 << 20
 	content := noise(size)
@@ -359,7 +359,7 @@ func TestLargeFilesWithoutPlace(t *testing.T) {
 			}
 			waited := make(chan error, 1)
 			go func() {
-				status := 503 // for as long as the worker that sent the last file still has the place
+				status := 503 // possible while the worker that sent the last file still has the place
 				var err error
 				for err == nil && status == 503 {
 					var response *http.Response

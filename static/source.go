@@ -9,9 +9,9 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// source is where files come from.
+// source is a tree of files.
 type source interface {
-	// open opens a file or a directory. For anything else it fails without waiting.
+	// open opens a file or a directory. It never blocks, not even for a FIFO or a device.
 	open(name string) (fs.File, error)
 	stat(name string) (fs.FileInfo, error)
 	// httpError turns an error of open or stat into one for the client.
@@ -99,8 +99,8 @@ func regular(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	return info, err
 }
 
-// httpError turns the error of a file into one for the client. An error that has a status already stays as it is, and so does an error of
-// the server itself, which is a 500.
+// httpError turns the error of a file into one for the client. It returns other errors unchanged: those that already have a status, and
+// failures of the server, which become a 500.
 func httpError(err error) error {
 	var e *filo.HTTPError
 	switch {
@@ -108,7 +108,7 @@ func httpError(err error) error {
 		return err
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrInvalid), errors.Is(err, errDirectory),
 		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP),
-		errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENXIO): // the last is a socket's
+		errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENXIO): // ENXIO is the error for a socket
 		return &filo.HTTPError{Status: 404, Err: err}
 	case errors.Is(err, fs.ErrPermission):
 		return &filo.HTTPError{Status: 403, Err: err}

@@ -4,5 +4,5 @@ package static
 
 import "io/fs"
 
-// addSystem adds nothing: size and time of modification are all that is known of a file.
+// addSystem adds nothing: on this system only a file's size and modification time are known.
 func (s *stamp) addSystem(fs.FileInfo) {}

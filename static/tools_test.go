@@ -20,7 +20,7 @@ import (
 
 // These tests run commands that a person would type. `make deps` installs the tools.
 
-// curl resumes a download that was broken off.
+// curl can resume an interrupted download.
 func TestCurlResumes(t *testing.T) {
 	content := noise(5<<20 + 3)
 	dir := tree(t, map[string]string{"large.bin": string(content), "small.bin": string(content[:5000])})
@@ -62,10 +62,10 @@ func TestServeDirectory(t *testing.T) {
 }
 
 // sendfileCall finds the number of bytes that a call has sent, even if strace has split the call's line because another thread made a call
-// meanwhile.
+// at the same time.
 var sendfileCall = regexp.MustCompile(`(?m)sendfile(?:64)?(?:\(| resumed>).*\) += (\d+)$`)
 
-// A file of 256 MB, whole and in ranges, is sent by sendfile, and takes hardly any memory.
+// A file of 256 MB, whole and in ranges, is sent with sendfile, and needs hardly any memory.
 func TestSendfile(t *testing.T) {
 	const size = 256 << 20
 	dir := t.TempDir()
@@ -125,14 +125,14 @@ func TestSendfile(t *testing.T) {
 			}
 			sent += n
 		}
-		// Only the heads of the two parts aren't sent by sendfile.
+		// Only the heads of the two parts aren't sent with sendfile.
 		if sent < want-1000 {
 			t.Errorf("%d of %d bytes went out by sendfile: %.500s", sent, want, calls)
 		}
 	})
 }
 
-// peakMemory returns how much memory a process has had resident at most, in bytes.
+// peakMemory returns the peak resident memory of a process in bytes.
 func peakMemory(t *testing.T, pid int) (size int64) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

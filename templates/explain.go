@@ -16,8 +16,8 @@ var place = regexp.MustCompile(`template: ?([^\s:]+):(\d+)`)
 // around is how many lines are shown before and after the one with the error.
 const around = 3
 
-// explained returns the error for the answer. In development it has the lines that a developer wants to see. Otherwise it is err itself,
-// whose text the client doesn't see.
+// explained returns the error for the response. With Options.Reload, its text includes the lines of the template around the mistake.
+// Otherwise it is err itself, whose text the client doesn't see.
 func (t *Templates) explained(err error) error {
 	if !t.options.Reload {
 		return err

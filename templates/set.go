@@ -169,8 +169,9 @@ func (t *Templates) parseFile(into *template.Template, name string) (*template.T
 	return parsed, nil
 }
 
-// escape makes html/template escape the templates now instead of at the first execution, which would find mistakes late. For this it adds a
-// template that calls root and is never used otherwise: so all templates that root reaches are checked.
+// escape makes html/template escape the templates now instead of at the first execution, which would find mistakes late. To do so, it
+// executes an extra template that calls root inside of {{if false}}: html/template then checks all templates that root reaches, without
+// executing them.
 func escape(all *template.Template, root string) error {
 	caller, err := all.New("escape").Delims("", "").Parse(fmt.Sprintf(`{{if false}}{{template %q .}}{{end}}`, root))
 	if err == nil {

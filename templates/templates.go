@@ -57,7 +57,7 @@ type Templates struct {
 	options Options
 	// parsed holds the parsed templates, which are never changed.
 	parsed atomic.Pointer[set]
-	// reloading is held while files are looked at again.
+	// reloading is held while the files are checked for changes.
 	reloading sync.Mutex
 }
 

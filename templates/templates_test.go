@@ -119,7 +119,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 	return w.Builder.Write(p)
 }
 
-// A page is written whole, by one call, or not at all.
+// A page is written with a single call of Write, or not written if there is an error.
 func TestNoHalfPage(t *testing.T) {
 	boom := errors.New("boom")
 	pages, err := templates.New(files("a.html", `before {{fail .}} after`), templates.Options{Funcs: template.FuncMap{
@@ -146,8 +146,8 @@ func TestNoHalfPage(t *testing.T) {
 	}
 }
 
-// With Reload, changed, new and removed files count at once. The error of a broken file shows the place, and is gone once the file is
-// mended.
+// With Reload, changed, new and removed files are noticed at once. The error for a broken file shows where the mistake is, and
+// disappears once the file is fixed.
 func TestReload(t *testing.T) {
 	fsys := files("layouts/l.html", `[{{template "content" .}}]`, "a.html", "one")
 	pages, err := templates.New(fsys, templates.Options{Layout: "layouts/l.html", Reload: true})
@@ -188,8 +188,8 @@ func TestReload(t *testing.T) {
 	expect("a removed page", "b.html", `there is no "b.html"`)
 }
 
-// A link that leads nowhere, such as Emacs' locks, or to a directory, is no template. For any other link, changes of its target are
-// noticed.
+// A link that leads nowhere, such as Emacs' locks, or to a directory, doesn't count as a template. For any other link, changes of
+// its target are noticed.
 func TestLinks(t *testing.T) {
 	directory := t.TempDir()
 	write := func(name, text string) {
@@ -218,7 +218,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// With Reload a program starts with broken files, to show what is wrong.
+// With Reload a program starts even with broken files, to show the mistakes.
 func TestReloadFromBroken(t *testing.T) {
 	fsys := files("a.html", "{{")
 	pages, err := templates.New(fsys, templates.Options{Reload: true})
@@ -251,7 +251,7 @@ func TestProduction(t *testing.T) {
 	}
 }
 
-// In development the answer to an error is a 500 that shows its place.
+// With Reload, an error is answered with a 500 that shows where the mistake is.
 func TestDevelopmentAnswer(t *testing.T) {
 	pages, err := templates.New(files("a.html", "\n{{index . 1}}"), templates.Options{Reload: true})
 	if err != nil {
@@ -291,7 +291,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// If New isn't given the directory itself but one above, as with an embed.FS, the error says where the files are, and what to do.
+// If New gets a parent of the templates' directory, as with an embed.FS, the error says where the files are and what to do.
 func TestWithoutSub(t *testing.T) {
 	files := fstest.MapFS{
 		"views/users/show.html":   {Data: []byte("user")},

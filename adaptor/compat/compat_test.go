@@ -134,7 +134,7 @@ func TestReverseProxy(t *testing.T) {
 			w.WriteHeader(103)
 		}
 		w.Header().Set("Trailer", "X-Sum")
-		body, _ := io.ReadAll(r.Body) // first: net/http drops what is unread when an answer begins
+		body, _ := io.ReadAll(r.Body) // read the body first: net/http drops its unread part when an answer begins
 		w.Write(body)
 		w.Header().Set("X-Sum", r.Header.Get("X-Forwarded-For"))
 	}))
@@ -173,7 +173,8 @@ func TestReverseProxy(t *testing.T) {
 	}
 }
 
-// chi's middleware does in filo what it does with chi: it changes requests, wraps answers, recovers and limits.
+// chi's middleware works in filo as it does with chi: it changes requests, wraps answers, recovers from panics and enforces
+// limits.
 func TestChiMiddleware(t *testing.T) {
 	var logged strings.Builder
 	var mu sync.Mutex
@@ -307,7 +308,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// The same library over HTTP/2, for a client that opens WebSockets by extended CONNECT.
+// The WebSocket library also works over HTTP/2, for a client that opens WebSockets with extended CONNECT.
 func TestWebSocketHTTP2(t *testing.T) {
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := websocket.Accept(w, r, nil)
