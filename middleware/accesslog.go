@@ -28,27 +28,28 @@ type AccessLogOptions struct {
 	// Attributes, if set, appends attributes to those of a record, and returns them all. It must not keep the slice.
 	Attributes func(c *filo.Ctx, attributes []slog.Attr) []slog.Attr
 	// Combined, if set, receives lines in Apache's combined format, and Logger receives no records. Each line is one call to Write; calls
-	// never overlap. An error of Write is logged to Logger, unless the previous line failed too.
+	// never overlap. An error of Write is logged to Logger, unless writing the previous line failed too.
 	//
-	// In the queries of the request and of Referer, AccessLog replaces the values of parameters that are usually secret with
-	// "REDACTED": see IsRedacted, and Redact. Records for Logger have no query.
+	// In the queries of the request and of Referer, AccessLog replaces the values of parameters that are usually secret with "REDACTED": see
+	// IsRedacted and the option Redact. Records for Logger don't contain the query.
 	Combined io.Writer
 	// Redact lists further parameters whose values aren't logged.
 	Redact []string
 }
 
-// AccessLog logs each request after it has been answered, with the time of its arrival: method, path, route, status, size of the
-// body, duration in milliseconds, client address, host, user agent, the id of RequestID and the error, where known.
+// AccessLog logs each request after it has been answered: method, path, route, status, size of the body, duration in milliseconds, client
+// address, host, user agent, the id of RequestID and the error, where known. The record's time is when the request arrived.
 //
-// Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. To log what the
-// client gets, AccessLog turns an error that is not yet rendered into the response: see Ctx.RenderError. The status is 0 if filo.ErrAbort
-// prevented the answer, or if the handler failed because its client had left. A request whose panic passes AccessLog isn't logged, since
-// its answer comes later. So put Recover inside of AccessLog; otherwise AccessLog warns once.
+// Put it outside of everything that may answer a request, except RequestID and RealIP, whose results it logs. If the handler returned an
+// error that isn't rendered yet, AccessLog renders it, so that it logs the response that the client gets: see Ctx.RenderError. The status is
+// 0 if filo.ErrAbort prevented the answer, or if the handler failed because its client had left. If a panic passes through AccessLog, the
+// request isn't logged, because the server answers it only afterwards; AccessLog warns of this once. To have such requests logged, put
+// Recover inside of AccessLog.
 //
-// Control bytes can't reach the log: a slog.Handler quotes them, and the combined format escapes them, quotes and backslashes as "\x0a". A
-// client can't make a record long. At most 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of a user agent, 256 of a
-// host or a user, and 32 of a method; "..." marks the cut. The size counts the body so far: it doesn't include the bytes that a stream
-// given to SetBodyStream has yet to send.
+// Control bytes can't reach the log: a slog.Handler quotes them, and the combined format writes control bytes, quotes and backslashes as
+// escapes such as "\x0a". The length of a record is limited. At most 1,024 bytes of a path, a query, a Referer or an error are logged, 512 of
+// a user agent, 256 of a host or a user, and 32 of a method; "..." marks a truncated text. The logged size counts the body produced so far:
+// it doesn't include the bytes that a stream given to SetBodyStream has yet to send.
 func AccessLog(options ...AccessLogOptions) filo.Middleware {
 	o := setup.One("middleware: AccessLog", options)
 	l := &accessLog{options: o, secrets: o.Redact}
@@ -74,13 +75,13 @@ type accessLog struct {
 	options AccessLogOptions
 	secrets []string // names of parameters, in upper or lower case
 
-	mu     sync.Mutex // of Combined
+	mu     sync.Mutex // held while Combined is written
 	failed bool       // the last Write failed; guarded by mu
 
-	warned sync.Once // see panicked
+	warned sync.Once // for the warning of panicked
 }
 
-// panicked warns once that a panic has passed the access log, which can't know the answer.
+// panicked warns once that a panic has passed through the access log, which can't know how the server will answer the request.
 func (l *accessLog) panicked(c *filo.Ctx) {
 	l.warned.Do(func() {
 		l.logger(c).Warn("a panic has passed AccessLog, so its request isn't in the access log: put Recover inside of AccessLog",
@@ -107,11 +108,11 @@ func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
 		memory.list = list[:0]
 		records.Put(memory)
 	}
-	_ = handler.Handle(context.Background(), record) // as slog's own methods do
+	_ = handler.Handle(context.Background(), record) // slog's own methods ignore the error, too
 }
 
-// recordMemory is memory for the attributes of a record, which copies them. The list is empty, with room for the attributes of
-// appendAttributes.
+// recordMemory is a reusable buffer for the attributes of a record. The record copies the attributes. Between uses, list is empty, with
+// capacity for the attributes of appendAttributes.
 type recordMemory struct {
 	list []slog.Attr
 	text [512]byte
@@ -119,8 +120,8 @@ type recordMemory struct {
 
 var records = sync.Pool{New: func() any { return &recordMemory{list: make([]slog.Attr, 0, 16)} }}
 
-// appendAttributes appends a request's attributes to the list in the memory. It copies all borrowed texts in one allocation, since a
-// slog.Handler may keep the record.
+// appendAttributes appends a request's attributes to memory.list. It copies all borrowed texts in one allocation, since a slog.Handler may
+// keep the record.
 func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start time.Time, err error) []slog.Attr {
 	address, trusted := peer(c)
 	text := syntax.AppendExcerpt(memory.text[:0], c.PathBytes(), syntax.MaxLogged)
@@ -140,7 +141,7 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 	setText(&list[1], "path", all[:path])
 	list[2].Key, list[2].Value = "status", slog.IntValue(answeredStatus(c, err))
 	list[3].Key, list[3].Value = "bytes", slog.Int64Value(c.BytesWritten())
-	// A duration would be a bare number of nanoseconds in JSON.
+	// A slog duration would appear in JSON as a bare number of nanoseconds.
 	list[4].Key, list[4].Value = "duration_ms", slog.Float64Value(float64(time.Since(start).Microseconds())/1000)
 	list = appendText(list, "client", all[agent:])
 	list = appendText(list, "host", all[path:host])
@@ -157,12 +158,12 @@ func (l *accessLog) appendAttributes(memory *recordMemory, c *filo.Ctx, start ti
 }
 
 func (l *accessLog) logger(c *filo.Ctx) *slog.Logger {
-	// Ctx.Logger isn't used: it adds some of the attributes by itself.
+	// Ctx.Logger isn't used, because it adds some of the attributes itself.
 	return cmp.Or(l.options.Logger, c.Server().Logger, slog.Default())
 }
 
-// appendText appends an attribute, unless its value is empty. It fills in the attribute in place: copying a new attribute would wait until
-// its parts were written.
+// appendText appends an attribute, unless its value is empty. It fills in the attribute in place: copying a new attribute would stall until
+// the writes to its parts had completed.
 func appendText(list []slog.Attr, key, value string) []slog.Attr {
 	if value == "" {
 		return list
@@ -174,7 +175,7 @@ func appendText(list []slog.Attr, key, value string) []slog.Attr {
 
 func setText(a *slog.Attr, key, value string) { a.Key, a.Value = key, slog.StringValue(value) }
 
-// answeredStatus returns the status that the client gets, 0 for none.
+// answeredStatus returns the status that the client gets, or 0 if it gets no response.
 func answeredStatus(c *filo.Ctx, err error) int {
 	if errors.Is(err, filo.ErrAbort) && !c.Committed() {
 		return 0
@@ -182,10 +183,10 @@ func answeredStatus(c *filo.Ctx, err error) int {
 	return c.Status()
 }
 
-// lines is memory for lines of the combined format.
+// lines pools the buffers for lines in the combined format.
 var lines = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKeptLine is the size in bytes up to which the memory for a line is kept.
+// maxKeptLine is the size in bytes up to which the buffer of a line goes back to the pool.
 const maxKeptLine = 4 << 10
 
 func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {
@@ -259,7 +260,7 @@ func appendAddress(line []byte, address netip.Addr) []byte {
 	return address.AppendTo(line)
 }
 
-// appendEscaped appends s with the separator, backslashes, control bytes and those outside ASCII as "\x" and two digits.
+// appendEscaped appends s. It writes the separator, backslashes, control bytes and non-ASCII bytes as "\x" and two hexadecimal digits.
 func appendEscaped[S []byte | string](line []byte, s S, separator byte) []byte {
 	const digits = "0123456789abcdef"
 	for i := 0; i < len(s); i++ {

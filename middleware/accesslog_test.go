@@ -25,7 +25,7 @@ func ExampleAccessLog() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "duration_ms" {
-				return slog.Attr{} // for an output that is always the same
+				return slog.Attr{} // these values would differ in each run
 			}
 			return a
 		},
@@ -39,7 +39,7 @@ func ExampleAccessLog() {
 	// 404 Not Found: nothing here
 }
 
-// synchronized is a buffer that goroutines may share.
+// synchronized is a buffer that several goroutines may use at once.
 type synchronized struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -129,12 +129,12 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// No line has the value of a parameter that may be a secret, however its name is written, nor a key that a KeyAuth reads from the query,
-// wherever it is made.
+// No line contains the value of a parameter that may be a secret, however the parameter's name is written. Nor does a line contain a key that
+// a KeyAuth reads from the query, no matter where the KeyAuth is created.
 func TestAccessLogSecrets(t *testing.T) {
 	var combined synchronized
 	s := servertest.New(t, middleware.AccessLog(middleware.AccessLogOptions{Combined: &combined})(mwtest.Hello))
-	middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"a long random key"}, Query: "Ticket"}) // made later, for some routes
+	middleware.KeyAuth(middleware.KeyAuthOptions{Keys: []string{"a long random key"}, Query: "Ticket"}) // created after AccessLog, and not in its chain
 	for _, name := range []string{
 		"token", "Access_Token", "refresh_token", "id_token", "authToken", "reset-password-token", "token[]", "api_key", "apiKey", "X-API-Key", "code",
 		"password", "user[password]", "passwd", "pwd", "client_secret", "client_assertion", "SAMLResponse", "jwt", "otp", "ticket", "t%6fken",
@@ -153,7 +153,7 @@ func TestAccessLogSecrets(t *testing.T) {
 	}
 }
 
-// However much a client sends, a record stays short, in each format and in the server's own records.
+// Records stay short, however much a client sends, in each format of AccessLog and in the server's own log.
 func TestAccessLogLength(t *testing.T) {
 	for _, part := range []string{"a", "\xff", "\"", "é", "%00", "%ff"} {
 		var combined, text, records, server synchronized
@@ -203,7 +203,7 @@ func TestAccessLogOptions(t *testing.T) {
 	}
 }
 
-// The function Attributes may leave attributes out, return other ones, or none at all. The next record has all of them again.
+// The function Attributes may remove attributes, return different ones, or return none. The next record has all of AccessLog's attributes again.
 func TestAccessLogOtherAttributes(t *testing.T) {
 	var log synchronized
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -251,7 +251,7 @@ func TestAccessLogByServersLogger(t *testing.T) {
 	}
 }
 
-// The error of a writer that goes on failing is logged once, until a Write succeeds.
+// The error of a writer that keeps failing is logged once, until a Write succeeds.
 func TestAccessLogWriteError(t *testing.T) {
 	var log synchronized
 	full := &synchronized{err: errors.New("disk full")}
@@ -271,7 +271,7 @@ func TestAccessLogWriteError(t *testing.T) {
 	}
 }
 
-// counting is a slog.Handler that does nothing with records, so that only the middleware is measured.
+// counting is a slog.Handler that discards records, so that only the middleware is measured.
 type counting struct{ slog.Handler }
 
 func (counting) Enabled(context.Context, slog.Level) bool  { return true }
@@ -294,8 +294,8 @@ func BenchmarkAccessLog(b *testing.B) {
 	}
 }
 
-// The request of a panic that passes through the access log isn't logged, and one warning says so. If Recover, inside of the access log,
-// turns the panic into an error, the request is logged like any other.
+// If a panic passes through the access log, its request isn't logged, and one warning says so. If Recover, inside of the access log, turns
+// the panic into an error, the request is logged like any other.
 func TestAccessLogPanic(t *testing.T) {
 	for name, test := range map[string]struct {
 		chain            []filo.Middleware

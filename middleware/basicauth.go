@@ -17,19 +17,19 @@ type BasicAuthOptions struct {
 	// Users maps user names to passwords. It suits a few users with long random passwords: BasicAuth keeps only their SHA-256
 	// sums, and compares all of them for each request.
 	Users map[string]string
-	// Check reports whether a password is the user's. It should take the same time whether or not the user exists; EqualSecret
-	// compares in constant time. Check passwords that people have chosen with a slow hash such as bcrypt or argon2. An error of
-	// Check becomes the error of the request.
+	// Check reports whether a password is the user's. It should take the same time whether or not the user exists; EqualSecret compares in
+	// constant time. Check passwords that people have chosen with a slow hash such as bcrypt or argon2. If Check returns an error, the
+	// request fails with that error.
 	Check func(c *filo.Ctx, user, password string) (bool, error)
 	// Realm names what the password protects; browsers show it. Default "Restricted".
 	Realm string
 }
 
-// maxCredentials is how long credentials may be, in bytes; longer ones count as none.
+// maxCredentials is the maximum length of credentials in bytes. Longer credentials are treated as missing.
 const maxCredentials = 4 << 10
 
-// BasicAuth admits requests with the name and password of a user (RFC 7617, in UTF-8), and answers others with 401. BasicAuthUser
-// returns the name. Use it only over TLS, since every request carries the password.
+// BasicAuth admits requests with the name and password of a user (RFC 7617, in UTF-8), and answers all other requests with 401. BasicAuthUser
+// returns the user's name. Use it only over TLS, since every request carries the password.
 //
 // Put it outside of everything that only users may reach, and inside of rate limits, which slow guessing, and of CORS, since a
 // browser's preflight has no credentials.
@@ -60,7 +60,7 @@ func BasicAuth(options BasicAuthOptions) filo.Middleware {
 	}
 }
 
-// errUnauthorized is shared: nothing may change it.
+// errUnauthorized is shared by all requests: nothing may change it.
 var errUnauthorized = filo.Error(401, "")
 
 type basicAuth struct {
@@ -100,7 +100,7 @@ func (a *basicAuth) authenticate(c *filo.Ctx) (bool, error) {
 	}
 	nameSum, passwordSum := sha256.Sum256(user), sha256.Sum256(password)
 	found := -1
-	for i := range a.users { // compares with all users, so that the time doesn't reveal which one it was
+	for i := range a.users { // compares with all users, so that the time doesn't reveal which user matched
 		each := &a.users[i]
 		same := subtle.ConstantTimeCompare(nameSum[:], each.nameSum[:]) & subtle.ConstantTimeCompare(passwordSum[:], each.password[:])
 		found = subtle.ConstantTimeSelect(same, i, found)
@@ -112,7 +112,7 @@ func (a *basicAuth) authenticate(c *filo.Ctx) (bool, error) {
 	return true, nil
 }
 
-// basicCredentials returns the name and the password of an Authorization field, in memory if they fit.
+// basicCredentials decodes the name and the password of an Authorization field, using the buffer memory if they fit into it.
 func basicCredentials(memory, authorization []byte) (user, password []byte, ok bool) {
 	encoded, ok := cutScheme(authorization, "Basic")
 	if !ok || len(encoded) > maxCredentials {
@@ -125,7 +125,7 @@ func basicCredentials(memory, authorization []byte) (user, password []byte, ok b
 	return bytes.Cut(credentials, []byte{':'})
 }
 
-// cutScheme returns the part of a field value behind the authentication scheme. It compares the scheme without regard to case.
+// cutScheme returns the part of a field value after the authentication scheme. It compares the scheme without regard to case.
 func cutScheme(value []byte, scheme string) ([]byte, bool) {
 	if len(value) <= len(scheme) || value[len(scheme)] != ' ' || !syntax.EqualFold(value[:len(scheme)], scheme) {
 		return nil, false

@@ -11,8 +11,8 @@ type BodyLimitOptions struct {
 // BodyLimit replaces the server's MaxBodyBytes for some routes: a larger limit for uploads, or a smaller one elsewhere. Reading a
 // larger body fails with the status 413. If the announced length exceeds the limit, reading fails without waiting for the body.
 //
-// Put it outside of everything that reads bodies. The limit that is set last counts: the inner of two BodyLimits, or the limit of
-// a handler that calls SetMaxBodyBytes.
+// Put it outside of everything that reads bodies. The limit that is set last applies: the inner one of two BodyLimits, or the limit that a
+// handler sets by SetMaxBodyBytes.
 func BodyLimit(options BodyLimitOptions) filo.Middleware {
 	check(options.MaxBytes > 0, "BodyLimit: MaxBytes is required")
 	return func(next filo.Handler) filo.Handler {

@@ -61,7 +61,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// The limit that is set nearest to the handler counts, since the handler knows best how much it wants.
+// The limit that is set nearest to the handler applies, since the handler knows best how much it needs.
 func TestBodyLimitInner(t *testing.T) {
 	limit := func(n int64) filo.Middleware {
 		return middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: n})

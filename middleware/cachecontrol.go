@@ -19,23 +19,23 @@ type CacheControlOptions struct {
 	// NoCache makes caches ask the server before each use. NoStore forbids storing. NoTransform forbids changes by
 	// intermediaries.
 	NoCache, NoStore, NoTransform bool
-	// MustRevalidate forbids the use of an answer older than MaxAge when the server can't be reached. ProxyRevalidate forbids it
-	// for shared caches.
+	// MustRevalidate forbids the use of an answer older than MaxAge when the server can't be reached. ProxyRevalidate does so for shared
+	// caches only.
 	MustRevalidate, ProxyRevalidate bool
 	// Immutable says that the content never changes, so that even a reload needn't ask the server.
 	Immutable bool
 	// MaxAge is how long an answer stays fresh, SharedMaxAge the same for shared caches. A negative value means 0 seconds.
 	MaxAge, SharedMaxAge time.Duration
-	// StaleWhileRevalidate is how long a cache may use a stale answer while it asks the server. StaleIfError is how long it may
-	// do so while asking fails.
+	// StaleWhileRevalidate is how long a cache may use a stale answer while it asks the server. StaleIfError is how long it may use a stale
+	// answer while requests to the server fail.
 	StaleWhileRevalidate, StaleIfError time.Duration
 }
 
-// CacheControl sets the Cache-Control field of responses; a handler can override it. Errors rarely last that long, so they get
-// no-store instead, unless the handler itself has written the error with another value. An error that gets no-store loses the
-// fields that take the place of Cache-Control in some caches, such as CDN-Cache-Control.
+// CacheControl sets the Cache-Control field of responses; a handler can override it. An error gets no-store instead, since errors rarely last
+// as long as content, unless the handler itself has set another Cache-Control. From an error that gets no-store, CacheControl also removes
+// the fields that some caches obey instead of Cache-Control, such as CDN-Cache-Control.
 //
-// Put it inside of package cache, which obeys the field, and close to the handler.
+// Put it inside of the middleware of package cache, which obeys the field, and close to the handler.
 func CacheControl(options ...CacheControlOptions) filo.Middleware {
 	o := setup.One("middleware: CacheControl", options)
 	value := o.value()

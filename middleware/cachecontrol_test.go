@@ -54,7 +54,7 @@ func TestCacheControl(t *testing.T) {
 	}
 }
 
-// An error also loses a CDN-Cache-Control that the handler has set.
+// From an error, CacheControl also removes a CDN-Cache-Control that the handler has set.
 func TestCacheControlTargeted(t *testing.T) {
 	for status, want := range map[int]string{200: "max-age=60", 404: ""} {
 		h := middleware.CacheControl(middleware.CacheControlOptions{MaxAge: time.Hour})(func(c *filo.Ctx) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A server for an API has its middleware in the order that the package's documentation gives.
+// The middleware of an API server is in the order that the package's documentation recommends.
 func Example() {
 	r := router.New()
 	r.Use(
@@ -43,7 +43,7 @@ func Example() {
 	// X-Content-Type-Options: nosniff
 }
 
-// frontChain is a usual chain in front of an API.
+// frontChain is a typical chain in front of an API.
 func frontChain() []filo.Middleware {
 	return []filo.Middleware{
 		middleware.RequestID(),

@@ -22,14 +22,14 @@ import (
 // CompressOptions configures Compress.
 type CompressOptions struct {
 	// Encodings are the content codings to choose from, out of "zstd", "gzip", "deflate" and those of Codings. Their order decides between
-	// codings that the client prefers equally. Nil means those of Codings, and then the three, in that order.
+	// codings that the client prefers equally. Nil means the names of Codings, followed by those three.
 	Encodings []string
 	// Codings are content codings by other packages, such as contrib/brotli.
 	Codings []Coding
-	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the usual textual
-	// types with other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't include
-	// text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress it, name it here, or
-	// set a text/* of your own.
+	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the usual
+	// textual types with other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't
+	// include text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress
+	// text/event-stream, list it or "text/*" here.
 	Types []string
 	// MinBytes is the minimum size of a body to be compressed, 1,024 bytes if 0.
 	MinBytes int
@@ -37,19 +37,19 @@ type CompressOptions struct {
 	GzipLevel, DeflateLevel, ZstdLevel int
 }
 
-// Compress encodes response bodies as the request's Accept-Encoding allows. It compresses a whole body when the handler has
-// returned, so that status, fields and body are final for middleware outside. It compresses a stream as the handler writes it;
-// each Flush sends everything written before.
+// Compress encodes response bodies as the request's Accept-Encoding allows. It compresses a whole body when the handler has returned, so that
+// status, fields and body are final for middleware outside. It compresses a stream while the handler writes it; each Flush sends everything
+// written before.
 //
-// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. A strong entity tag of a compressed answer gets the
-// coding behind it, such as "v7-gzip" for "v7". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7". A
+// Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. Compress appends the coding to a strong entity tag of a
+// compressed answer: "v7" becomes "v7-gzip". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7". A
 // compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests. Compress doesn't
-// compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, and bodies that wouldn't become shorter. If a
+// compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, or bodies that wouldn't become shorter. If a
 // client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD
 // is answered like GET, and takes as long unless the body streams.
 //
-// Leave out routes whose answers contain both a secret and text from somebody else's request: the compressed length reveals
-// whether the two are alike (BREACH).
+// Don't use Compress for routes whose answers contain both a secret and text that an attacker can put into the request: the compressed length
+// reveals whether the two are alike (BREACH).
 //
 // Put it outside of ETag and inside of the cache and AccessLog.
 func Compress(options ...CompressOptions) filo.Middleware {
@@ -63,15 +63,15 @@ func Compress(options ...CompressOptions) filo.Middleware {
 
 // Coding is a content coding by another package, for CompressOptions.
 type Coding struct {
-	// Name is the coding's name in Accept-Encoding and Content-Encoding: "br", or a name that Compress has, whose encoder it replaces.
+	// Name is the coding's name in Accept-Encoding and Content-Encoding, such as "br". A Coding with the name of a built-in coding replaces it.
 	Name string
-	// New returns an encoder. Compress keeps encoders for later bodies, as many as bodies were compressed at the same time.
+	// New returns an encoder. Compress reuses encoders: it keeps as many as there were bodies being compressed at the same time.
 	New func() Encoder
 }
 
-// Encoder encodes one body after the other. Reset begins a body that is written to w, or, if w is nil, lets go of the last one, which may be
-// unfinished. Flush writes everything that a decoder needs to decode what has been written so far. Close ends the body. Compress writes a body
-// that it has as a whole by a single Write, without a Flush.
+// Encoder encodes one body after another. Reset begins a new body, whose encoded bytes go to w. If w is nil, Reset drops all references to
+// the last body, which may be unfinished. Flush writes everything that a decoder needs to decode what has been written so far. Close ends the
+// body. Compress writes a body that doesn't stream with a single Write, without a Flush.
 type Encoder interface {
 	io.WriteCloser
 	Flush() error
@@ -81,15 +81,15 @@ type Encoder interface {
 type compressor struct {
 	codings  []*coding
 	types    map[string]bool // whole media types
-	prefixes []string        // of other types
-	usual    bool            // the default types: without text/event-stream, and with types by suffix
+	prefixes []string        // of groups of types, such as "text/"
+	usual    bool            // Types is nil: text/event-stream is left out, and some types are recognized by suffix
 	minBytes int
 }
 
 // coding is a content coding and its encoders.
 type coding struct {
 	name   string
-	suffix []byte // of entity tags
+	suffix []byte // appended to entity tags
 	number int
 	pool   sync.Pool // of *encoding
 }
@@ -173,7 +173,7 @@ func newCoding(name string, o CompressOptions) *coding {
 	k.pool.New = func() any {
 		encoder, err := make()
 		if err != nil {
-			panic("middleware: Compress: " + err.Error()) // the levels were checked
+			panic("middleware: Compress: " + err.Error()) // can't happen: the levels were checked
 		}
 		return &encoding{Encoder: encoder, coding: k}
 	}
@@ -199,7 +199,7 @@ func (e *encoding) release() {
 type compression struct {
 	*compressor
 	ctx    *filo.Ctx
-	coding *coding // nil: none
+	coding *coding // nil if none is used
 	must   bool    // the client refuses an uncompressed answer
 	done   bool    // the body is final
 }
@@ -231,7 +231,7 @@ func (z *compression) whole(body []byte) {
 	size := len(body)
 	announced := size == 0 && z.isHead() && z.ctx.Response.Header.Has("Content-Length")
 	if announced {
-		size, _ = strconv.Atoi(z.ctx.Response.Header.Get("Content-Length")) // the size of GET's body, which the handler hasn't made
+		size, _ = strconv.Atoi(z.ctx.Response.Header.Get("Content-Length")) // the size of the body for GET, which the handler hasn't produced
 	}
 	if !z.possible() || z.coding == nil || size < z.minBytes && !z.must {
 		return
@@ -250,7 +250,7 @@ func (z *compression) whole(body []byte) {
 		err = e.Encoder.Close()
 	}
 	if err != nil || e.buffer.Len() >= len(body) && !z.must {
-		return // a bytes.Buffer never fails
+		return // err is nil, since a bytes.Buffer never fails
 	}
 	z.mark()
 	z.ctx.Response.SetBody(e.buffer.Bytes())
@@ -270,7 +270,7 @@ func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteClos
 	return &encodedStream{e, z.ctx}
 }
 
-// unsent is the body of an answer to HEAD, which needn't be compressed.
+// unsent discards the body of an answer to HEAD.
 type unsent struct{}
 
 func (unsent) Write(p []byte) (int, error) { return len(p), nil }
@@ -282,7 +282,7 @@ type encodedStream struct {
 	ctx *filo.Ctx
 }
 
-// Close ends the body. The handler's trailer follows it.
+// Close ends the body. The trailer is sent next, so Close removes the digests of the uncompressed body from it.
 func (s *encodedStream) Close() error {
 	err := s.encoding.Close()
 	for _, name := range digests {
@@ -293,7 +293,8 @@ func (s *encodedStream) Close() error {
 
 func (z *compression) isHead() bool { return string(z.ctx.Request.MethodBytes()) == "HEAD" }
 
-// possible reports whether the response may be compressed for clients that accept that, and if so adds Vary.
+// possible reports whether the response may be compressed for clients that accept a coding. It adds Vary to such a response, and to a 304 or
+// 206 if the complete answer may be compressed.
 func (z *compression) possible() bool {
 	h := &z.ctx.Response.Header
 	switch status := z.ctx.Status(); {
@@ -305,11 +306,11 @@ func (z *compression) possible() bool {
 	case status == 204, h.Has("Content-Encoding"), caching.HasDirective(h, "no-transform"):
 		return false
 	case status == 206 && syntax.EqualFold(syntax.MediaType(h.GetBytes("Content-Type")), "multipart/byteranges"):
-		z.vary() // the whole answer may have a compressible type
+		z.vary() // the complete answer may have a compressible type
 		return false
 	case !z.compressible(h.GetBytes("Content-Type")):
 		return false
-	case status == 206: // RFC 9110, section 15.3.7: it has the same Vary as the whole answer
+	case status == 206: // RFC 9110, section 15.3.7: a 206 has the same Vary as the complete answer
 		z.vary()
 		return false
 	case h.Has("Content-Range"):
@@ -326,11 +327,12 @@ func (z *compression) vary() {
 	}
 }
 
-// digests are the fields with digests of a body's bytes (RFC 9530, and those before it). Unencoded-Digest remains.
+// digests are the fields that contain a digest of a body's encoded bytes: those of RFC 9530 and their predecessors. Unencoded-Digest isn't
+// one of them, since compression doesn't invalidate it.
 var digests = [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-MD5"}
 
-// mark describes the body as compressed. RFC 9110, section 8.8.3: a strong entity tag stands for one sequence of bytes, so two codings of a
-// body can't share one.
+// mark describes the body as compressed. It changes a strong entity tag, which stands for a single sequence of bytes (RFC 9110, section
+// 8.8.3).
 func (z *compression) mark() {
 	h := &z.ctx.Response.Header
 	h.Set("Content-Encoding", z.coding.name)
@@ -344,7 +346,8 @@ func (z *compression) mark() {
 	}
 }
 
-// tag returns the compressed body's entity tag for a body's tag, and false for a weak tag, which both bodies may share.
+// tag returns the entity tag of the compressed body, given that of the uncompressed body. It returns false for a weak tag, which the two
+// bodies may share.
 func (k *coding) tag(etag []byte) ([]byte, bool) {
 	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
 		return nil, false
@@ -352,7 +355,7 @@ func (k *coding) tag(etag []byte) ([]byte, bool) {
 	return append(append(slices.Clone(etag[:len(etag)-1]), k.suffix...), '"'), true
 }
 
-// tag304 gives a 304 the entity tag of the compressed answer, if the client has kept that answer.
+// tag304 gives a 304 the entity tag of the compressed answer, if that is the answer that the client has stored.
 func (z *compression) tag304() {
 	if z.coding == nil {
 		return
@@ -369,8 +372,9 @@ func (z *compression) tag304() {
 	}
 }
 
-// addTags puts the handler's own entity tags in front of those of compressed answers in the request's conditions. For GET, HEAD and QUERY,
-// If-None-Match gets only the tags of best, the coding that the client likes best: a copy in another coding isn't this answer.
+// addTags prepares the request's If-Match and If-None-Match for the handler: in front of the entity tag of a compressed answer, it inserts
+// the handler's own tag for that answer. For GET, HEAD and QUERY, it does so in If-None-Match only for the tags of best, the client's
+// preferred coding: a copy in another coding isn't the answer that this request would get.
 func (m *compressor) addTags(c *filo.Ctx, best *coding) {
 	h := &c.Request.Header
 	if h.Has("If-Match") {
@@ -414,7 +418,7 @@ func addTags(h *filo.Header, name string, codings []*coding) {
 		all = append(all, list...)
 	}
 	if added {
-		h.SetBytes(name, all) // as one field, since some handlers look only at the first one
+		h.SetBytes(name, all) // as one field, since some handlers read only the first field
 	}
 }
 
@@ -433,7 +437,7 @@ func (m *compressor) compressible(contentType []byte) bool {
 	return m.types[string(lower)] || m.usual && (bytes.HasSuffix(lower, []byte("+json")) || bytes.HasSuffix(lower, []byte("+xml")))
 }
 
-// negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), nil for none, and reports whether the client accepts an
+// negotiate chooses a coding by Accept-Encoding (RFC 9110, section 12.5.3), or nil for none. It also reports whether the client accepts an
 // uncompressed answer.
 func (m *compressor) negotiate(h *filo.Header) (best *coding, identity bool) {
 	var accepted syntax.Codings

@@ -244,7 +244,7 @@ func TestCompressMust(t *testing.T) {
 	}
 }
 
-// A compressed answer has an entity tag of its own, and in conditions this tag stands for the handler's.
+// A compressed answer has an entity tag of its own. In conditions, this tag is accepted as the handler's own tag.
 func TestCompressETag(t *testing.T) {
 	s := servertest.New(t, mwtest.Wrap(text, middleware.Compress(), middleware.ETag()))
 	plain := s.Do(t, "GET /").Header.Get("ETag")
@@ -275,7 +275,7 @@ func TestCompressETag(t *testing.T) {
 	}
 }
 
-// The client can decode what was written before a Flush before the rest is written.
+// After a Flush, the client can decode everything written before, even though the handler hasn't written the rest.
 func TestCompressFlush(t *testing.T) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		goOn := make(chan struct{})
@@ -319,7 +319,7 @@ func TestCompressFlush(t *testing.T) {
 	}
 }
 
-// Middleware outside of Compress finds the body as it is sent.
+// Middleware outside of Compress sees the body as it is sent.
 func TestCompressFinal(t *testing.T) {
 	var size int
 	var coding string
@@ -367,7 +367,7 @@ func (e *fakeEncoder) Flush() error                { return nil }
 func (e *fakeEncoder) Close() error                { return nil }
 func (e *fakeEncoder) Reset(w io.Writer)           { e.w = w }
 
-// A coding by another package is chosen like those of this one, and by default before them.
+// A coding by another package is chosen like the built-in codings, and by default is preferred to them.
 func TestCompressCodings(t *testing.T) {
 	coding := func(name string) []middleware.Coding {
 		return []middleware.Coding{{Name: name, New: func() middleware.Encoder { return new(fakeEncoder) }}}

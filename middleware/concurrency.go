@@ -17,23 +17,22 @@ import (
 
 // ConcurrencyLimitOptions configures ConcurrencyLimit.
 type ConcurrencyLimitOptions struct {
-	// Limit is the maximum number of requests inside at once. Required.
+	// Limit is the maximum number of requests that are admitted at the same time. Required.
 	Limit int
-	// Queue is how many further requests may wait for a request inside to end; 0 means none.
+	// Queue is how many further requests may wait until an admitted request ends; 0 means none.
 	Queue int
-	// MaxWait is the maximum time that a request waits, a second if 0. The request that has waited longest is let in first. If it has
-	// waited for nearly MaxWait, the newest is let in first, because its client is the least likely to have given up.
+	// MaxWait is the maximum time that a request waits, a second if 0. The request that has waited longest is admitted first. But if it has
+	// waited for nearly MaxWait, the newest request is admitted first, because its client is the least likely to have given up.
 	MaxWait time.Duration
 	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
 }
 
-// ConcurrencyLimit protects a scarce resource, such as a slow database, by a limit on simultaneous requests. It answers requests
-// beyond the limit with 503 (Service Unavailable) and Retry-After. All routes with one ConcurrencyLimit share its limit. The
-// server doesn't log each refusal (filo.ErrBusy): it writes one record at once, and then, while refusals continue, one with their
-// number every ten seconds.
+// ConcurrencyLimit protects a scarce resource, such as a slow database, by a limit on simultaneous requests. It answers requests beyond the
+// limit with 503 (Service Unavailable) and Retry-After. All routes with one ConcurrencyLimit share its limit. The server doesn't log each
+// refusal (filo.ErrBusy): it logs the first one at once, and then, while refusals continue, their number every ten seconds.
 //
-// Put it directly in front of the resource that it protects. It panics without a Limit.
+// Put it directly in front of the resource that it protects. ConcurrencyLimit panics without a Limit.
 func ConcurrencyLimit(options ConcurrencyLimitOptions) filo.Middleware {
 	limiter := newConcurrencyLimiter(options)
 	return func(next filo.Handler) filo.Handler {
@@ -55,7 +54,7 @@ type concurrencyLimiter struct {
 	refused    refusals.Log
 }
 
-// errConcurrency is shared: nothing may change it.
+// errConcurrency is shared by all requests: nothing may change it.
 var errConcurrency = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
 
 func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
@@ -71,7 +70,7 @@ func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	return l
 }
 
-// enter takes a place, or returns the refusal.
+// enter acquires one of the limiter's places for the request, or returns the error with which the request is refused.
 func (l *concurrencyLimiter) enter(c *filo.Ctx) (admit.Place, error) {
 	if place := l.places.NewPlace(); place.Enter(admit.Ordinary.Only()) {
 		return place, nil
@@ -79,7 +78,7 @@ func (l *concurrencyLimiter) enter(c *filo.Ctx) (admit.Place, error) {
 	return l.await(c)
 }
 
-// await waits for a place.
+// await waits in the queue for a place.
 func (l *concurrencyLimiter) await(c *filo.Ctx) (place admit.Place, err error) {
 	if place = l.places.NewPlace(); !l.places.JoinQueue() {
 		return place, l.refuse(c)
@@ -92,7 +91,7 @@ func (l *concurrencyLimiter) await(c *filo.Ctx) (place admit.Place, err error) {
 	if l.places.AwaitPlace(func() bool { return place.Enter(admit.Ordinary.Only()) }, ctx.Done(), time.Time{}) && ctx.Err() == nil {
 		return place, nil
 	}
-	place.Leave() // the place may have come after the caller had given up
+	place.Leave() // the place may have been granted just after the wait ended
 	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
 		return place, cause
 	}

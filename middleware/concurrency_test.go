@@ -31,7 +31,7 @@ func (g *gate) serve(c *filo.Ctx) error {
 	return c.NoContent()
 }
 
-// begin sends a request that is answered later.
+// begin sends a request and doesn't wait for the answer.
 func begin(t testing.TB, s *servertest.Server) *servertest.Conn {
 	t.Helper()
 	c := s.Dial(t)
@@ -66,7 +66,7 @@ func TestConcurrencyLimitLog(t *testing.T) {
 		for _, step := range []struct {
 			refuse int
 			sleep  time.Duration
-			want   string // the records so far, by their numbers
+			want   string // the number of refusals in each record so far
 		}{{1, 0, "1"}, {50, 0, "1"}, {1, 9 * time.Second, "1"}, {1, time.Second, "1 52"}, {1, time.Minute, "1 52 1"}} {
 			time.Sleep(step.sleep)
 			for range step.refuse {
@@ -107,7 +107,7 @@ func TestConcurrencyLimit(t *testing.T) {
 			t.Errorf("a request for which there is neither a place nor one in the queue: %s after %v, want 503 at once", text, time.Since(start))
 		}
 		g.leave <- struct{}{}
-		<-g.inside // the second one
+		<-g.inside // the second request
 		if status, _ := statusOf(t, first); status != "204" {
 			t.Errorf("the first request: %s", status)
 		}
@@ -117,7 +117,7 @@ func TestConcurrencyLimit(t *testing.T) {
 		}
 		fourth := begin(t, s)
 		time.Sleep(time.Second)
-		fourth.Close() // so its place in the queue is free again
+		fourth.Close() // which frees its place in the queue
 		synctest.Wait()
 		fifth := begin(t, s)
 		synctest.Wait()
@@ -143,7 +143,7 @@ func (c endedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// If a request gets a place after its context has ended, it leaves the place to others.
+// If a request gets a place after its context has ended, it releases the place.
 func TestConcurrencyLimitUnwanted(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -226,8 +226,8 @@ func BenchmarkConcurrencyLimit(b *testing.B) {
 	mwtest.Benchmark(b, mwtest.Wrap(mwtest.Hello, middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 100})), "GET /")
 }
 
-// A request that waits for others, in ConcurrencyLimit's queue or for an answer that the cache is about to have, leaves the worker that
-// serves its connection, however quick its handler usually is.
+// A request that waits in ConcurrencyLimit's queue, or waits for the answer to another request in the cache, leaves the loop that serves its
+// connection, even if its handler is usually quick.
 func TestWaitingLeavesTheLoop(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("no loops here")
@@ -256,7 +256,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 				}
 				response.Body.Close()
 			}
-			handoffs := func() (n uint64) { // of all classes: if the server's own class was measured slow, its handler leaves the loop first
+			handoffs := func() (n uint64) { // counts those of all classes: if the server's own class was measured slow, its handler leaves the loop first
 				for _, class := range s.Stats().Classes {
 					n += class.Handoffs
 				}
@@ -268,7 +268,7 @@ func TestWaitingLeavesTheLoop(t *testing.T) {
 			for range waiting {
 				clients.Go(get)
 			}
-			// On a busy machine the monitor may take the loop away first.
+			// On a busy machine, the monitor may take the loop away before the handler leaves it.
 			for deadline := time.Now().Add(time.Minute); handoffs()-before+s.Stats().Retakes < waiting; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Error("some aren't waiting")

@@ -15,35 +15,33 @@ import (
 
 // CORSOptions configures CORS. AllowOrigins or AllowOriginFunc is required.
 type CORSOptions struct {
-	// AllowOrigins are the origins whose scripts may read answers. "https://example.com" is one origin, with a port if it isn't
-	// the scheme's default. "https://*.example.com" allows all hosts directly below that one, such as a.example.com, but not
-	// a.b.example.com: such hosts often belong to somebody else. "*" allows every origin, and can't be combined with
-	// AllowCredentials.
+	// AllowOrigins are the origins whose scripts may read answers. "https://example.com" is one origin, with a port if it isn't the scheme's
+	// default. "https://*.example.com" allows all hosts one label below example.com, such as a.example.com, but not a.b.example.com: a deeper
+	// host often belongs to somebody else. "*" allows every origin, and can't be combined with AllowCredentials.
 	AllowOrigins []string
-	// AllowOriginFunc, if set, decides about origins that AllowOrigins doesn't contain. The bytes are as sent, and borrowed.
+	// AllowOriginFunc, if set, decides about origins that AllowOrigins doesn't contain. The origin is passed as the client sent it, and is borrowed.
 	AllowOriginFunc func(c *filo.Ctx, origin []byte) bool
-	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE. Name GET here, too: a GET that needs
-	// a preflight, such as one with a field of AllowHeaders, is refused without it. Name QUERY only if no handler changes anything by it, not
-	// even one that serves every method: CSRF lets QUERY through.
+	// AllowMethods are the methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH and DELETE. If you set AllowMethods, list GET
+	// too: otherwise a GET that needs a preflight, such as one with a field of AllowHeaders, is refused. List QUERY only if no handler
+	// changes anything when it serves QUERY, including handlers for every method: CSRF doesn't check QUERY.
 	AllowMethods []string
-	// AllowHeaders are the request fields that scripts may set, besides those that forms can set too. JSON needs Content-Type
-	// here. "*" allows all. Default none.
+	// AllowHeaders are the request fields that scripts may set, in addition to those that an HTML form can set. Scripts that send JSON need
+	// Content-Type. "*" allows all. Default none.
 	AllowHeaders []string
-	// ExposeHeaders are the response fields that scripts may read, besides those that the Fetch standard considers safe.
+	// ExposeHeaders are the response fields that scripts may read, in addition to those that the Fetch standard considers safe.
 	ExposeHeaders []string
-	// AllowCredentials lets every page of the allowed origins send requests with cookies, in the user's name, and read the
-	// answers.
+	// AllowCredentials lets every page of the allowed origins send requests with the user's cookies, and read the answers.
 	AllowCredentials bool
 	// MaxAge is how long a browser may cache the answer to a preflight, in whole seconds. 0 leaves it to the browser, usually 5
 	// seconds; a negative value forbids caching.
 	MaxAge time.Duration
-	// AllowPrivateNetwork lets pages of the public internet use a server on a private network, if the browser asks for that.
+	// AllowPrivateNetwork lets pages of the public internet use a server on a private network, if the browser's preflight asks for permission.
 	AllowPrivateNetwork bool
 }
 
-// CORS tells browsers which scripts of other origins may use the server, and answers their preflight requests with 204 (Fetch
-// standard, section 3.2). It refuses no request: one from an origin that isn't allowed is answered too, but without the fields
-// that let a script read the answer. To refuse requests, use CSRF.
+// CORS tells browsers which scripts of other origins may use the server, and answers their preflight requests with 204 (Fetch standard,
+// section 3.2). CORS refuses no request: a request from an origin that isn't allowed is answered, too, but without the fields that let a
+// script read the answer. To refuse requests, use CSRF.
 //
 // Put it outside of everything that could refuse a request, such as authentication and rate limits: a preflight has no
 // credentials, and a script can't read an error without CORS fields.
@@ -59,7 +57,7 @@ func CORS(options CORSOptions) filo.Middleware {
 	}
 }
 
-// corsPolicy is CORSOptions, prepared. It is never changed.
+// corsPolicy is the prepared form of CORSOptions. It is never changed.
 type corsPolicy struct {
 	any         bool                   // every origin is allowed
 	origins     map[string]*filo.Field // the fields for the named origins
@@ -69,7 +67,7 @@ type corsPolicy struct {
 	headers     map[string]bool // in lower case
 	anyHeader   bool
 
-	// credentials and expose are for all answers to allowed origins, the others for preflights.
+	// credentials and expose are sent in all answers to allowed origins; allowMethods, allowHeaders and maxAge only in answers to preflights.
 	credentials, expose                                *filo.Field
 	allowMethods, allowHeaders, maxAge, vary, varyFull *filo.Field
 	privateNetwork                                     bool
@@ -132,7 +130,7 @@ func newCORSPolicy(options *CORSOptions) *corsPolicy {
 	return p
 }
 
-// addOrigin adds an element of AllowOrigins, which must be written as browsers send it.
+// addOrigin adds an element of AllowOrigins, which must have the form that browsers send.
 func (p *corsPolicy) addOrigin(origin string) {
 	if origin == "*" {
 		p.any = true
@@ -180,7 +178,7 @@ func (p *corsPolicy) allows(c *filo.Ctx, origin []byte) bool {
 	return p.allowOrigin != nil && p.allowOrigin(c, origin)
 }
 
-// answer sets the response fields. It reports true if they are the whole answer, because the request is a preflight.
+// answer sets the response fields. It reports whether the request is a preflight, whose answer consists of these fields alone.
 func (p *corsPolicy) answer(c *filo.Ctx) (preflight bool) {
 	request, response := &c.Request.Header, &c.Response.Header
 	origin := request.GetBytes("Origin")
@@ -226,7 +224,8 @@ func (p *corsPolicy) setOrigin(c *filo.Ctx, origin []byte) {
 	setPrepared(c, p.credentials)
 }
 
-// preflight sets the fields of the answer to an allowed origin's preflight: none if it asks for a method or field that isn't allowed.
+// preflight sets the fields of the answer to a preflight from an allowed origin. It sets none if the preflight asks for a method or field
+// that isn't allowed.
 func (p *corsPolicy) preflight(c *filo.Ctx, origin, method []byte) {
 	if !p.methods[string(method)] {
 		return
@@ -239,7 +238,8 @@ func (p *corsPolicy) preflight(c *filo.Ctx, origin, method []byte) {
 	p.setOrigin(c, origin)
 	setPrepared(c, p.allowMethods)
 	if p.anyHeader {
-		// Not "*": with credentials "*" is just the name of a field, and it never includes Authorization.
+		// The answer repeats the requested names instead of "*": with credentials, "*" is an ordinary field name, and "*" never includes
+		// Authorization.
 		for list := range c.Request.Header.Values("Access-Control-Request-Headers") {
 			c.Response.Header.AddBytes("Access-Control-Allow-Headers", list)
 		}

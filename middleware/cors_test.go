@@ -34,7 +34,7 @@ func ExampleCORS() {
 	// Access-Control-Allow-Origin: https://any.example.org
 }
 
-// corsAnswer returns an answer's status and its fields of CORS, such as "204 vary=Origin origin=*".
+// corsAnswer returns an answer's status and its CORS fields, such as "204 vary=Origin origin=*".
 func corsAnswer(got servertest.Answer) string {
 	var b strings.Builder
 	for _, each := range []struct{ short, name string }{
@@ -171,9 +171,9 @@ func BenchmarkCORS(b *testing.B) {
 	})
 }
 
-// If CORS by default lets another origin's page use a method, with cookies and after a preflight, CSRF refuses that method, unless a page
-// may use it without CORS. Otherwise a page could make a handler of all methods (Any) that knows only GET and HEAD as safe change
-// something.
+// If CORS with its default methods lets another origin's page use a method, with cookies and after a preflight, CSRF refuses that method,
+// unless a page may use it even without CORS. Otherwise a page could cause a change through a handler for all methods (Any) that treats only
+// GET and HEAD as safe.
 func TestCORSBesideCSRF(t *testing.T) {
 	cors := middleware.CORS(middleware.CORSOptions{AllowOrigins: []string{"https://partner.test"}, AllowCredentials: true})
 	s := servertest.New(t, cors(middleware.CSRF()(mwtest.Hello)))

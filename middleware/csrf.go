@@ -9,23 +9,23 @@ import (
 
 // CSRFOptions configures CSRF.
 type CSRFOptions struct {
-	// TrustedOrigins may send requests across origins. They are written as in CORSOptions.AllowOrigins, such as "https://example.com",
-	// or "https://*.example.com" for all hosts directly below that one, but "*" isn't allowed.
+	// TrustedOrigins are the origins whose pages may send requests across origins. They are written as in CORSOptions.AllowOrigins, such as
+	// "https://example.com", or "https://*.example.com" for all hosts one label below example.com, but "*" isn't allowed.
 	TrustedOrigins []string
 	// Bypass, if set, is called for requests that CSRF would refuse, and admits those for which it returns true: for example, on a route
 	// that proves the client's intent in another way.
 	Bypass func(c *filo.Ctx) bool
 }
 
-// CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: all methods except the
-// safe ones, GET, HEAD, OPTIONS, TRACE and QUERY. It needs no tokens, because browsers themselves tell where a request comes from. All have
-// sent Sec-Fetch-Site since 2023. For older ones CSRF compares Origin with the host of the request (see Host), and refuses a request by
-// https that a page of http has sent (see Scheme). A request with neither field doesn't come from a browser. Except for the schemes, TRACE
-// and QUERY, net/http's CrossOriginProtection has the same rules.
+// CSRF refuses, with 403 (Forbidden), requests that a browser sends across origins and that may change something: all methods except the safe
+// ones, GET, HEAD, OPTIONS, TRACE and QUERY. It needs no tokens, because browsers themselves tell where a request comes from. All browsers
+// have sent Sec-Fetch-Site since 2023. For older browsers CSRF compares Origin with the host of the request (see Host), and refuses a request
+// over https that a page loaded over http has sent (see Scheme). A request with neither field doesn't come from a browser, so it is admitted.
+// Except for the schemes, TRACE and QUERY, net/http's CrossOriginProtection has the same rules.
 //
-// Requests with safe methods must therefore change nothing. Put CSRF in front of everything that changes something, and inside of
-// CORS, whose preflights it admits. An origin that CORS allows more than simple requests must be trusted here as well. CSRF
-// panics if a trusted origin is malformed.
+// Requests with safe methods must therefore change nothing. Put CSRF in front of everything that changes something, and inside of CORS, whose
+// preflights it admits. An origin that CORS allows more than simple requests must be one of TrustedOrigins, too. CSRF panics if a trusted
+// origin is malformed.
 func CSRF(options ...CSRFOptions) filo.Middleware {
 	guard := newCSRFGuard(setup.One("middleware: CSRF", options))
 	return func(next filo.Handler) filo.Handler {

@@ -60,7 +60,7 @@ func TestCSRF(t *testing.T) {
 	}
 }
 
-// Whatever the fields are, CSRF decides as net/http's CrossOriginProtection does.
+// For any combination of header fields, CSRF decides as net/http's CrossOriginProtection does.
 func FuzzCSRF(f *testing.F) {
 	for _, site := range []string{"", "same-origin", "none", "cross-site", "x"} {
 		for _, origin := range []string{"", "null", "http://filo.test", "https://filo.test", "http://a.test", "://", "http://filo.test/", "filo.test"} {
@@ -97,7 +97,7 @@ func FuzzCSRF(f *testing.F) {
 		if _, host, _ := strings.Cut(origin, "://"); got == nil && want != nil && strings.HasPrefix(strings.ToLower(host), "filo.test") {
 			t.Skip("hosts are compared without regard to case, and to the scheme's port")
 		}
-		// net/http also takes "http://filo.test/path" and "x://filo.test" for the server's own origin; CSRF doesn't. No browser sends them.
+		// Unlike CSRF, net/http also accepts "http://filo.test/path" and "x://filo.test" as the server's own origin. No browser sends such origins.
 		if (got == nil) != (want == nil) && !(got != nil && strings.Contains(strings.TrimPrefix(origin, "http://"), "filo.test")) {
 			t.Errorf("%s with %q: %v, net/http: %v", request.Method, fields, got, want)
 		}

@@ -20,7 +20,7 @@ import (
 // DecompressOptions configures Decompress.
 type DecompressOptions struct {
 	// MaxBytes is the maximum size of a decoded body: filo.DefaultMaxBodyBytes (4 MB) if 0, no limit of its own if negative. The limit for
-	// bodies, Server.MaxBodyBytes or BodyLimit's, also holds, both for the body as sent and as decoded.
+	// all bodies, Server.MaxBodyBytes or that of BodyLimit, also applies, both to the body as sent and to the decoded body.
 	MaxBytes int64
 	// Encodings are the content codings to decode, out of "gzip", "deflate" and "zstd"; nil means all.
 	Encodings []string
@@ -29,11 +29,11 @@ type DecompressOptions struct {
 // Decompress decodes request bodies with a Content-Encoding for every reader: Ctx.Body, BodyReader, Form and so on. It removes
 // the fields Content-Encoding and Content-Length from such requests.
 //
-// Decompress refuses a body with another coding, or with more than one, with 415 (Unsupported Media Type) and an Accept-Encoding
-// that lists the available codings. Reading a corrupt body fails with 400, reading one larger than MaxBytes with 413.
+// Decompress refuses a body with another coding, or with more than one, with 415 (Unsupported Media Type) and an Accept-Encoding that lists
+// the available codings. Reading a corrupt body fails with 400, and reading a body that exceeds MaxBytes fails with 413.
 //
-// A zstd body may use a window of up to 8 MB; a larger one fails with 413. If the window exceeds 1 MB, decoding begins only when
-// 1 MB of the body, or all of it, has arrived. In a body of several frames the window of the first frame counts.
+// A zstd body may use a window of up to 8 MB; a body with a larger window fails with 413. If the window exceeds 1 MB, decoding begins only
+// when 1 MB of the body, or all of it, has arrived. In a body of several frames, the window of the first frame decides.
 //
 // Put it in front of everything that reads bodies.
 func Decompress(options ...DecompressOptions) filo.Middleware {
@@ -57,8 +57,8 @@ type decompressor struct {
 const (
 	// maxWindow is the largest window of a zstd decoder. RFC 9659 forbids larger ones.
 	maxWindow = 8 << 20
-	// smallWindow is the largest window that a decoder gets at once. For a larger one, smallWindow bytes of the body must have
-	// arrived.
+	// smallWindow is the largest window that a decoder allocates at once. It allocates a larger window only after smallWindow bytes of the
+	// body, or the whole body, have arrived.
 	smallWindow = 1 << 20
 )
 
@@ -102,8 +102,8 @@ func (m *decompressor) decode(c *filo.Ctx) error {
 	return errCoding
 }
 
-// codingOf returns a body's content coding by its name in decoders, "unknown" for others and "" for none, and whether there are
-// several.
+// codingOf returns the name of a body's content coding as in decoders, "unknown" for any other coding, or "" if there is none. It also
+// reports whether there are several codings.
 func codingOf(h *filo.Header) (coding string, several bool) {
 	for list := range h.Values("Content-Encoding") {
 		for len(list) > 0 {
@@ -125,14 +125,14 @@ func codingOf(h *filo.Header) (coding string, several bool) {
 	return coding, false
 }
 
-// decodedBody is a request body that is decoded while it is read. It goes back to its pool when it is closed.
+// decodedBody is a request body that is decoded while it is read. Close returns it to its pool.
 type decodedBody struct {
-	source  *bufio.Reader // around encoded
+	source  *bufio.Reader // reads from encoded
 	encoded encodedBody
 	decoder decoder
 	pool    *sync.Pool
 	started bool
-	left    int64 // bytes that may still come; negative: any number
+	left    int64 // how many more decoded bytes are allowed, if bounded
 	bounded bool
 	err     error
 }
@@ -179,7 +179,7 @@ func (b *decodedBody) begin(encoded io.Reader, maxBytes int64) {
 	b.started, b.left, b.bounded, b.err = false, maxBytes, maxBytes >= 0, nil
 }
 
-// Read implements io.Reader. Only the first call begins to read the body, because reading may ask the client to send it.
+// Read implements io.Reader. The body isn't read before the first call, because reading it may ask the client to send it.
 func (b *decodedBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -221,7 +221,7 @@ func (b *decodedBody) failure(err error) error {
 	return &filo.HTTPError{Status: 400, Detail: "the body isn't valid in its Content-Encoding", Err: err}
 }
 
-// Close returns the decoder to its pool when the request is over.
+// Close returns the decoder to its pool when the request has ended.
 func (b *decodedBody) Close() error {
 	b.decoder.stop()
 	b.encoded = encodedBody{}
@@ -249,13 +249,13 @@ func (d *zlibDecoder) start(source *bufio.Reader) (err error) {
 
 func (d *zlibDecoder) stop() {}
 
-// zstdDecoder allocates the window that a body declares before it decodes a byte, and encoders that don't know the size of a
-// body often declare 2 to 8 MB. A client could get that memory for ten bytes, and keep it by sending no more. So a window larger
-// than smallWindow waits for smallWindow bytes of the body, or all of it.
+// zstdDecoder allocates the window that a body declares before it decodes a byte, and encoders that don't know the size of a body often
+// declare 2 to 8 MB. A client could make the server allocate that memory by sending ten bytes, and hold it by sending no more. So a window
+// larger than smallWindow is allocated only after smallWindow bytes of the body, or the whole body, have arrived.
 type zstdDecoder struct {
 	*zstd.Decoder
 	header zstd.Header
-	large  bool // for windows up to maxWindow
+	large  bool // Decoder allows windows up to maxWindow
 }
 
 func (d *zstdDecoder) start(source *bufio.Reader) error {
@@ -271,9 +271,10 @@ func (d *zstdDecoder) start(source *bufio.Reader) error {
 	return d.decode(io.MultiReader(&arrived, source), maxWindow)
 }
 
-// declaresLarge reports whether the first frame needs a large window, or is a skippable frame. Other bytes don't.
+// declaresLarge reports whether the first frame needs a large window, or is a skippable frame. It reports false for bytes that aren't the
+// header of a frame.
 func (d *zstdDecoder) declaresLarge(source *bufio.Reader) bool {
-	for _, size := range [...]int{6, zstd.HeaderMaxSize} { // the first 6 have the window of a body that streams, so it needn't wait
+	for _, size := range [...]int{6, zstd.HeaderMaxSize} { // in a streamed body the first 6 bytes declare the window, so 6 bytes are enough
 		start, _ := source.Peek(size)
 		if d.header.Decode(start) == nil {
 			return d.header.Skippable || d.header.WindowSize > smallWindow ||
@@ -294,14 +295,14 @@ func (d *zstdDecoder) decode(source io.Reader, window uint64) (err error) {
 
 func (d *zstdDecoder) stop() {
 	if d.large {
-		d.Decoder = nil // this body's window is large, but the next body's may be small
+		d.Decoder = nil // drops the large window, since the next body may need only a small one
 	}
 	if d.Decoder != nil {
 		_ = d.Decoder.Reset(nil) // this releases the source, and doesn't fail
 	}
 }
 
-// noEOF makes an empty encoded body an error: even an empty body has an encoding of some bytes.
+// noEOF makes an empty encoded body an error: even the encoding of an empty body has some bytes.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -104,7 +104,7 @@ func TestDecompress(t *testing.T) {
 		if test.coding != "" {
 			fields = append(fields, "Content-Encoding: "+test.coding)
 		}
-		for range 2 { // decoders are used again
+		for range 2 { // the second time with a reused decoder
 			got := s.DoBody(t, "POST /", test.body, fields...)
 			if got.Status != test.status || test.status == 200 && got.Body != test.want || !strings.Contains(got.Body, test.want) {
 				t.Errorf("%s: %d %.80q, want %d %.80q", test.why, got.Status, got.Body, test.status, test.want)
@@ -116,7 +116,7 @@ func TestDecompress(t *testing.T) {
 	}
 }
 
-// The fields are one list, whose empty elements mean nothing (RFC 9110, sections 5.3 and 5.6.1.2).
+// Several Content-Encoding fields are one list, whose empty elements are ignored (RFC 9110, sections 5.3 and 5.6.1.2).
 func TestDecompressLists(t *testing.T) {
 	s := servertest.New(t, middleware.Decompress()(echo))
 	zipped := encoded(t, "gzip", "hello")
@@ -147,7 +147,7 @@ func TestDecompressLists(t *testing.T) {
 	}
 }
 
-// A zstd body's window is limited, since it takes memory, too.
+// The window of a zstd body is limited, since it takes memory in addition to the body.
 func TestDecompressWindow(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 64 << 20, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
 	body := encoded(t, "zstd with a large window", strings.Repeat("0123456789", 2<<20))
@@ -156,7 +156,7 @@ func TestDecompressWindow(t *testing.T) {
 	}
 }
 
-// zstd's decoder allocates the window as soon as it has read its size. So a large window must wait until enough of the body has arrived.
+// zstd's decoder allocates the window as soon as it has read the window's size. So a large window must wait until enough of the body has arrived.
 func TestDecompressWindowWaits(t *testing.T) {
 	frame := func(exponent byte) string { // a window of 2^(10+exponent) bytes, and a block that isn't the last: "x"
 		return "\x28\xb5\x2f\xfd\x00" + string([]byte{exponent << 3, 1 << 3, 0, 0, 'x'})
@@ -202,13 +202,14 @@ func TestDecompressWindowWaits(t *testing.T) {
 				t.Errorf("%s: %q, %v, want %d", test.why, raw, err, test.status)
 			}
 		})
-		// A decoder has a channel of the bubble, so the pool mustn't give the decoder to a request outside. Two collections empty the pool.
+		// A decoder has a channel that belongs to the synctest bubble, so the pool mustn't give the decoder to a request outside of the
+		// bubble. Two garbage collections empty the pool.
 		runtime.GC()
 		runtime.GC()
 	}
 }
 
-// Without a limit by MaxBytes, the server's limit for bodies holds for a decoded body, and the connection stays usable after each request.
+// If MaxBytes sets no limit, the server's limit for bodies applies to a decoded body. The connection stays usable after each request.
 func TestDecompressLimitAndReuse(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{MaxBodyBytes: 1000, Handler: middleware.Decompress(middleware.DecompressOptions{MaxBytes: -1})(echo)})
 	bomb, small := encoded(t, "gzip", strings.Repeat("x", 1001)), encoded(t, "gzip", "hello")
@@ -220,7 +221,7 @@ func TestDecompressLimitAndReuse(t *testing.T) {
 	}
 }
 
-// Whatever an encoded body holds, the answer is 200, 400 or 413, and no more bytes are decoded than allowed.
+// For any encoded body, the answer is 200, 400 or 413, and no more bytes are decoded than allowed.
 func FuzzDecompress(f *testing.F) {
 	for _, coding := range []string{"gzip", "deflate", "zstd"} {
 		f.Add(coding, []byte(encoded(f, coding, "hello, mwtest.Hello, hello")))

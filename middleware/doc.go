@@ -11,8 +11,8 @@
 // # The order
 //
 // The first middleware given to Use is outermost: it sees the request first and the answer last. Few servers need all of the following, but
-// those that you use belong in this order. Several on one line may be swapped. Middleware that stores something has its own package below
-// this one: ratelimit, session, idempotency and cache.
+// those that you use belong in this order. Middleware on the same line may be swapped. Middleware that stores something has its own package
+// below this one: ratelimit, session, idempotency and cache.
 //
 //	MethodOverride, Rewrite   around the router's Serve, since they change the method and path that it matches
 //	RequestID                 everything that logs has the id
@@ -38,8 +38,8 @@
 //	Timeout                   an answer from the cache needs no timeout
 //	ConcurrencyLimit          directly around the handler; the Timeout covers the time in its queue as well
 //
-// The middleware of a group or route is inside of the router's, so middleware that only some routes need goes there. Middleware
-// that changes a complete answer (Compress, ETag, the cache) finds a handler's error already rendered, since the router renders
+// The middleware of a group or route is inside of the router's, so give middleware that only some routes need to their group or route.
+// Middleware that changes a complete answer (Compress, ETag, the cache) finds a handler's error already rendered, since the router renders
 // errors innermost: see package router.
 //
 // # Client address, scheme and host

@@ -20,13 +20,13 @@ type ETagOptions struct {
 	MaxBytes int
 }
 
-// ETag saves the transfer of answers that the client already has. It gives answers to GET, HEAD and QUERY an entity tag, a hash of the
-// body, unless they have one. It answers conditional requests, by the tag and by Last-Modified, with 304 (Not Modified) if the
-// client has the current answer, or with 412 (Precondition Failed). The handler runs in any case. Only answers with the status
-// 200 whose body doesn't stream get an entity tag; Last-Modified, which Ctx.File sets for example, works for streams too.
+// ETag saves the transfer of answers that the client already has. It gives answers to GET, HEAD and QUERY an entity tag, a hash of the body,
+// unless they have one. It answers conditional requests, by the tag and by Last-Modified, with 304 (Not Modified) if the client has the
+// current answer, or with 412 (Precondition Failed) if a condition isn't met. The handler runs in any case. Only answers with the status 200
+// whose body doesn't stream get an entity tag; Last-Modified, which Ctx.File sets for example, works for streams too.
 //
-// Put it inside of Compress and of package cache. For methods that change something, a handler calls Precondition itself before
-// the change.
+// Put it inside of Compress and of package cache. For methods that change something, the handler must call Precondition itself before the
+// change.
 func ETag(options ...ETagOptions) filo.Middleware {
 	o := setup.One("middleware: ETag", options)
 	check(o.MaxBytes >= 0, "ETag: MaxBytes must not be negative")
@@ -51,7 +51,7 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 	}
 	body, ok := c.Response.WholeBody()
 	if !ok || len(body) > o.MaxBytes || len(body) == 0 && string(c.Request.MethodBytes()) == "HEAD" {
-		return // a handler may leave out the body for HEAD
+		return // the handler may have omitted the body for HEAD
 	}
 	sum := sha256.Sum256(body)
 	var buffer [32]byte
@@ -64,11 +64,10 @@ func (o *ETagOptions) tag(c *filo.Ctx) {
 	h.SetBytes("ETag", append(value, '"'))
 }
 
-// Precondition evaluates a request's If-Match, If-None-Match, If-Modified-Since and If-Unmodified-Since for a resource with the
-// given entity tag, such as `"v7"` or `W/"v7"`, and time of last modification. It returns 0 if the handler should go on, 304 for
-// a GET, HEAD or QUERY whose client has the current resource, and 412 otherwise. Pass the entity tag "" if the resource doesn't exist,
-// and a zero time if its last modification isn't known. It follows the order of RFC 9110, section 13.2.2. Precondition ignores
-// If-Range.
+// Precondition evaluates a request's If-Match, If-None-Match, If-Modified-Since and If-Unmodified-Since for a resource with the given entity
+// tag, such as `"v7"` or `W/"v7"`, and time of last modification. It returns 0 if the handler should continue, 304 for a GET, HEAD or QUERY
+// whose client has the current resource, and 412 otherwise. Pass the entity tag "" if the resource doesn't exist, and a zero time if its last
+// modification isn't known. Precondition follows the order of RFC 9110, section 13.2.2, and ignores If-Range.
 func Precondition(c *filo.Ctx, etag string, modified time.Time) (status int) {
 	var date []byte
 	if !modified.IsZero() {

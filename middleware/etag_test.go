@@ -20,7 +20,7 @@ const (
 	soonDate  = "Tue, 01 Feb 2022 03:04:04 GMT"
 )
 
-// Conditions are evaluated in the order of RFC 9110, section 13.2.2, and compared by its sections 13.1.1 to 13.1.4.
+// Conditions are evaluated in the order of RFC 9110, section 13.2.2, and entity tags and dates are compared as in sections 13.1.1 to 13.1.4.
 func TestPrecondition(t *testing.T) {
 	modified, err := time.Parse(time.RFC1123, mwtest.SomeDate)
 	if err != nil {
@@ -180,7 +180,7 @@ func ExampleETag() {
 
 func ExamplePrecondition() {
 	put := func(c *filo.Ctx) error {
-		const version = `"v7"` // of what is stored
+		const version = `"v7"` // of the stored document
 		if status := middleware.Precondition(c, version, time.Time{}); status != 0 {
 			return filo.Error(status, "somebody else has changed it")
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// The options decide which requests are admitted. The tests of package guard have the cases of each option.
+// The options decide which requests are admitted. The tests of package guard cover each option in detail.
 func TestGuard(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// hostname returns a host without its port, an IPv6 address with its brackets.
+// hostname returns a host without its port. It keeps the brackets of an IPv6 address.
 func hostname(host []byte) []byte {
 	i := bytes.LastIndexByte(host, ':')
 	if i < 0 || bytes.IndexByte(host[i:], ']') >= 0 {
@@ -15,9 +15,9 @@ func hostname(host []byte) []byte {
 	return host[:i]
 }
 
-// isHost reports whether s is a host with an optional port: a name of letters, digits, hyphens, underscores and dots, or an IP
-// address. RFC 3986 allows more in hosts of requests ("!", and percent-encoding). No real host has that, so isHost refuses it in options
-// and in fields of proxies.
+// isHost reports whether s is a host with an optional port: a name of letters, digits, hyphens, underscores and dots, or an IP address. RFC
+// 3986 allows further characters in a host ("!", and percent-encoding). No real host contains them, so isHost refuses them in options and in
+// fields that proxies set.
 func isHost[S []byte | string](s S) bool {
 	// The name has at most 253 bytes, and ":65535" may follow.
 	if len(s) == 0 || len(s) > 259 {
@@ -57,7 +57,7 @@ func isPort(s string) bool {
 	return len(s) >= 1 && len(s) <= 5
 }
 
-// longestHost is how long a host in an option may be, in bytes: RFC 1035, section 2.3.4, and a port.
+// longestHost is the maximum length in bytes of a host in an option: a name (RFC 1035, section 2.3.4) and a port.
 const longestHost = 259
 
 // appendLower appends s with its ASCII letters in lower case.
@@ -94,7 +94,7 @@ func newHostSet(option string, names []string) hostSet {
 	return set
 }
 
-// has reports whether a host, with or without a port, is in the set. The final dot of a fully qualified name doesn't count.
+// has reports whether a host, with or without a port, is in the set. The final dot of a fully qualified name is ignored.
 func (set *hostSet) has(host []byte) bool {
 	var buffer [longestHost]byte
 	name := bytes.TrimSuffix(hostname(host), []byte{'.'})
@@ -102,7 +102,7 @@ func (set *hostSet) has(host []byte) bool {
 		return false
 	}
 	if set.hosts[string(name)] {
-		return true // most names come in lower case
+		return true // most clients send the name in lower case
 	}
 	name = appendLower(buffer[:0], name)
 	if set.hosts[string(name)] {

@@ -10,11 +10,11 @@ type HostCheckOptions struct {
 	Hosts []string
 }
 
-// errHost is shared: nothing may change it.
+// errHost is shared by all requests: nothing may change it.
 var errHost = filo.Error(421, "this host isn't served here")
 
-// HostCheck refuses requests for other hosts with 421 (Misdirected Request). It prevents DNS rebinding, where a page of another
-// site reaches a server that trusts its network, and requests that put a made-up host into links that a handler generates.
+// HostCheck refuses requests for hosts that aren't in Hosts with 421 (Misdirected Request). It prevents DNS rebinding, by which a page of
+// another site reaches a server that trusts its local network. It also keeps made-up hosts out of links that a handler generates.
 //
 // Put it inside of RealIP, whose Host it checks, and outside of everything that uses the host.
 func HostCheck(options HostCheckOptions) filo.Middleware {

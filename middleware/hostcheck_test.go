@@ -29,9 +29,9 @@ func TestHostCheck(t *testing.T) {
 		}
 	}
 	for raw, want := range map[string]string{
-		"GET http://evil.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n": "421", // the target's host goes before the field
+		"GET http://evil.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n": "421", // the target's host takes precedence over the field
 		"GET http://a.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n": "200",
-		"GET / HTTP/1.0\r\n\r\n":                                 "421", // no host at all
+		"GET / HTTP/1.0\r\n\r\n":                                 "421", // no host
 	} {
 		if got := s.Raw(t, raw); got[len("HTTP/1.1 "):][:3] != want {
 			t.Errorf("%q: %q, want %s", raw, got, want)

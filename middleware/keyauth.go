@@ -14,8 +14,8 @@ type KeyAuthOptions struct {
 	// Keys are the valid keys. Each must be long and random; its length isn't secret. KeyAuth compares all of them for each
 	// request, in constant time. For more than a few keys, use Check and look up a hash of the key.
 	Keys []string
-	// Check reports whether a key is valid. The key is borrowed until the handler returns. Check may store the key's owner with
-	// Ctx.Set. EqualSecret compares in constant time. An error of Check becomes the error of the request.
+	// Check reports whether a key is valid. The key is borrowed until the handler returns. Check may store the key's owner with Ctx.Set.
+	// EqualSecret compares in constant time. If Check returns an error, the request fails with that error.
 	Check func(c *filo.Ctx, key []byte) (bool, error)
 
 	// Header, Query and Cookie name the only place where KeyAuth looks for the key; set at most one of them. Header is a header field, by default
@@ -28,12 +28,12 @@ type KeyAuthOptions struct {
 	Realm string
 }
 
-// maxKey is how long a key may be.
+// maxKey is the maximum length of a key in bytes.
 const maxKey = 4 << 10
 
-// KeyAuth admits requests with a valid key, and answers others with 401. With Header or Cookie, answers get a Vary field, so that
-// caches give no client the answer to another client's key; for Authorization caches know that without Vary. Put it where
-// BasicAuth belongs.
+// KeyAuth admits requests with a valid key, and answers all other requests with 401. If the key is in a cookie or in a header field other
+// than Authorization, answers get a Vary field, so that a cache doesn't give one client the answer to another client's key. For
+// Authorization, caches need no Vary. Put KeyAuth where BasicAuth belongs.
 func KeyAuth(options KeyAuthOptions) filo.Middleware {
 	check((len(options.Keys) > 0) != (options.Check != nil), "KeyAuth: either Keys or Check is required")
 	if options.Query != "" {
@@ -66,9 +66,9 @@ func KeyAuth(options KeyAuthOptions) filo.Middleware {
 type keyAuth struct {
 	check                 func(c *filo.Ctx, key []byte) (bool, error)
 	keys                  [][]byte // never changed
-	header, query, cookie string   // one of them isn't empty
+	header, query, cookie string   // exactly one is set
 	scheme                string
-	missing, invalid      *filo.Field // the challenges for requests without a key and with a wrong one
+	missing, invalid      *filo.Field // the challenges for requests without a key, and with a wrong key
 	vary                  *filo.Field // for caches; nil if they need none
 }
 
@@ -113,11 +113,11 @@ func (k *keyAuth) setChallenges(realm string) {
 	realm = cmp.Or(realm, "Restricted")
 	checkFieldValue("KeyAuthOptions.Realm", realm)
 	scheme := cmp.Or(k.scheme, "ApiKey")
-	checkFieldName("KeyAuthOptions.Scheme", scheme) // a token, too
+	checkFieldName("KeyAuthOptions.Scheme", scheme) // a scheme is a token, as a field name is
 	challenge := scheme + " realm=" + quoted(realm)
 	k.missing = prepare("WWW-Authenticate", challenge)
 	if syntax.EqualFold(scheme, "Bearer") {
-		// RFC 6750, section 3.1. Without a token there must be no error code.
+		// RFC 6750, section 3.1: the answer to a request without a token must have no error code.
 		challenge += `, error="invalid_token"`
 	}
 	k.invalid = prepare("WWW-Authenticate", challenge)
@@ -141,13 +141,13 @@ func (k *keyAuth) key(c *filo.Ctx) []byte {
 // has reports whether a key is one of Keys.
 func (k *keyAuth) has(_ *filo.Ctx, key []byte) (bool, error) {
 	found := 0
-	for _, each := range k.keys { // compares with all keys, so that the time doesn't reveal which one it was
+	for _, each := range k.keys { // compares with all keys, so that the time doesn't reveal which key matched
 		found |= subtle.ConstantTimeCompare(key, each)
 	}
 	return found == 1, nil
 }
 
-// EqualSecret reports whether two secrets are equal. Its time reveals neither where they differ nor the length of expected.
+// EqualSecret reports whether two secrets are equal. The time that it takes reveals neither where they differ nor the length of expected.
 func EqualSecret[A, B []byte | string](given A, expected B) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(expected))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1

@@ -92,7 +92,7 @@ func TestKeyAuth(t *testing.T) {
 	}
 }
 
-// No cache, not even one of somebody else, gives a client the answer to another client's key.
+// No cache, not even one that belongs to somebody else, gives a client the answer to another client's key.
 func TestKeyAuthVary(t *testing.T) {
 	keys := []string{"alice", "bob"}
 	for _, test := range []struct {

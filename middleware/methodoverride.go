@@ -11,21 +11,20 @@ import (
 type MethodOverrideOptions struct {
 	// Header is the request field that names the method. Default X-HTTP-Method-Override; "-" disables it.
 	Header string
-	// FormField is the form field that names the method, usually a hidden one, because a page without scripts can't send PUT
-	// otherwise. The form must be application/x-www-form-urlencoded, and is read before the router sees the request. Default
-	// none.
+	// FormField is the form field, usually a hidden one, that names the method: a page without scripts has no other way to send PUT. The form
+	// must be application/x-www-form-urlencoded, and is read before the router sees the request. Default none.
 	FormField string
 	// Methods are the methods that a POST may become. Default PUT, PATCH and DELETE. CSRF doesn't check a safe method such as QUERY: if you
 	// list QUERY, a form of any site reaches the handlers of that method.
 	Methods []string
 }
 
-// errOverride is shared: nothing may change it.
+// errOverride is shared by all requests: nothing may change it.
 var errOverride = filo.Error(400, "this method can't override POST")
 
-// MethodOverride turns a POST into a request with another method, for clients that can't send that method. It overrides no method
-// but POST, so that a GET, which CSRF doesn't check, can't become a request that changes something. A method that isn't allowed
-// is an error with the status 400.
+// MethodOverride turns a POST into a request with another method, for clients that can't send that method. It overrides only POST, so that a
+// GET, which CSRF doesn't check, can't become a request that changes something. A request that names a method that isn't in Methods fails
+// with the status 400.
 //
 // MethodOverride must run before the router matches the method, so it wraps the server's handler. Router.Use panics when it is
 // given MethodOverride.

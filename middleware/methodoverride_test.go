@@ -86,7 +86,7 @@ func BenchmarkMethodOverride(b *testing.B) {
 	b.Run("POST", func(b *testing.B) { mwtest.BenchmarkServer(b, h, "POST /", "", "X-HTTP-Method-Override: PUT") })
 }
 
-// A middleware that must run before the router looks at the request is refused inside of the router. Around a mounted router it works.
+// A middleware that must run before the router looks at the request is refused inside of the router. Around a mounted router it is allowed.
 func TestBeforeTheRouter(t *testing.T) {
 	override := middleware.MethodOverride()
 	rewrite := middleware.Rewrite(middleware.RewriteOptions{Rules: []middleware.RewriteRule{{Prefix: "/old", To: "/new"}}})

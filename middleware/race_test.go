@@ -2,4 +2,4 @@
 
 package middleware_test
 
-const raceEnabled = true // the race detector makes a sync.Pool drop some of what it gets
+const raceEnabled = true // the race detector makes a sync.Pool drop some of the values that are put into it

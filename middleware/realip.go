@@ -17,29 +17,29 @@ type RealIPOptions struct {
 	TrustedProxies []netip.Prefix
 	// TrustUnixSocket treats every connection over a Unix socket as a trusted proxy.
 	TrustUnixSocket bool
-	// Forwarded reads the Forwarded field (RFC 7239) instead of X-Forwarded-For, -Proto and -Host. RealIP never reads both: a proxy
-	// that sets one of them passes on the client's own value of the other.
+	// Forwarded reads the Forwarded field (RFC 7239) instead of X-Forwarded-For, -Proto and -Host. RealIP never reads both kinds of fields: a
+	// proxy that sets one kind forwards the client's own values of the other kind.
 	Forwarded bool
 	// TrustProto and TrustHost declare that the proxies also set, or remove, the scheme and the host of the client's request:
-	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these. If RealIP stands in
-	// front of a router, and not in its Use, routes with hosts match the host that RealIP finds.
+	// X-Forwarded-Proto and X-Forwarded-Host, or the parameters proto and host. Otherwise RealIP ignores these fields and parameters. If
+	// RealIP wraps the router, instead of being given to its Use, routes with hosts match the host that RealIP finds.
 	TrustProto, TrustHost bool
 }
 
-// maxForwardedHops is the largest number of proxies, one behind the other, that RealIP looks through.
+// maxForwardedHops is the maximum length of a chain of proxies that RealIP follows.
 const maxForwardedHops = 32
 
 // realIP reads the origin of a request from its fields. All requests share one realIP. It reads the fields only when a caller asks for the
-// origin. So a request whose origin no caller asks for costs nothing, and even the others allocate no memory.
+// origin, so a request whose origin isn't needed costs nothing. Reading the fields allocates no memory.
 type realIP struct{ options RealIPOptions }
 
-// RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of
-// everything that uses those, such as the access log, rate limits and redirects.
+// RealIP finds the true origin of a request that came through proxies: see ClientIP, Scheme and Host. Put it outside of everything that calls
+// these functions, such as the access log, rate limits and redirects.
 //
-// Each proxy appends an address to the field on the right, and a client can begin the field with anything. RealIP therefore reads
-// from the right. The last address is the one that connected to the nearest proxy. If that address is a trusted proxy too, the
-// address before it is the one that connected to that proxy, and so on. The first address that isn't trusted is the client's;
-// RealIP ignores everything to its left.
+// Each proxy appends an address at the right end of the field, and everything to the left may be made up by the client. RealIP therefore
+// reads from the right. The last address is the one that connected to the nearest proxy. If that address is a trusted proxy too, the address
+// before it is the one that connected to that proxy, and so on. The first address that isn't trusted is the client's; RealIP ignores
+// everything to its left.
 func RealIP(options RealIPOptions) filo.Middleware {
 	check(len(options.TrustedProxies) > 0 || options.TrustUnixSocket, "RealIP: no TrustedProxies: name those in front of the server; without any, the connection's address is the client's")
 	r := &realIP{options}
@@ -69,7 +69,7 @@ func ClientIP(c *filo.Ctx) netip.Addr {
 	return trusted.client(c, address)
 }
 
-// client is ClientIP for a request for which peer has returned these results; r may be nil.
+// client is ClientIP, given the results of peer for the request: r, which may be nil, and address.
 func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	if r == nil {
 		return address
@@ -78,7 +78,7 @@ func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 }
 
 // Scheme returns the scheme that the client used, "http" or "https": the connection's scheme, or, with RealIP, TrustProto and a trusted
-// proxy, the scheme that the proxy names. Unlike the result of URI.Scheme, a client can't choose this one.
+// proxy, the scheme that the proxy names. Unlike the result of URI.Scheme, a client can't choose this result.
 func Scheme(c *filo.Ctx) string { return asked.Scheme(c) }
 
 // Scheme implements asked.View.
@@ -91,7 +91,7 @@ func (*realIP) Scheme(c *filo.Ctx) string {
 			proto = lastElement(c, "X-Forwarded-Proto")
 		}
 		switch {
-		case bytes.EqualFold(proto, []byte("https")), bytes.EqualFold(proto, []byte("wss")): // some proxies say wss of handshakes
+		case bytes.EqualFold(proto, []byte("https")), bytes.EqualFold(proto, []byte("wss")): // some proxies send wss for WebSocket handshakes
 			return "https"
 		case bytes.EqualFold(proto, []byte("http")), bytes.EqualFold(proto, []byte("ws")):
 			return "http"
@@ -122,7 +122,7 @@ func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 		} else {
 			host = lastElement(c, "X-Forwarded-Host")
 		}
-		// A colon without a port is allowed (RFC 3986, section 3.2.3), and the server takes it in Host, too.
+		// A colon without a port is allowed (RFC 3986, section 3.2.3), and the server accepts one in Host, too.
 		if isHost(bytes.TrimSuffix(host, []byte{':'})) {
 			return host
 		}
@@ -130,8 +130,8 @@ func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	return c.HostBytes()
 }
 
-// peer returns the address of the connection's other end, invalid if it isn't an IP connection, and the realIP to use if a trusted
-// proxy is at that end.
+// peer returns the address of the connection's remote end, which is invalid if the connection doesn't use IP. If a trusted proxy is at that
+// end, trusted is the realIP to use; otherwise it is nil.
 func peer(c *filo.Ctx) (address netip.Addr, trusted *realIP) {
 	r, _ := asked.ViewOf(c).(*realIP)
 	address = c.RemoteAddrPort().Addr().WithZone("")
@@ -153,15 +153,15 @@ func (r *realIP) trusts(address netip.Addr) bool {
 	return slices.ContainsFunc(r.options.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// forwarded holds the client, scheme and host that the proxies state. A nil or invalid value is missing; X-Forwarded-For has no proto and
-// no host.
+// forwarded holds the client, scheme and host that the proxies state. A nil or invalid value means that no proxy states it; X-Forwarded-For
+// never states proto or host.
 type forwarded struct {
 	client      netip.Addr
 	proto, host []byte
 }
 
-// forwarded reads Forwarded or X-Forwarded-For; nearest is the connected trusted proxy's address. Among the trusted proxies that state a
-// scheme or a host, the outermost counts.
+// forwarded reads Forwarded or X-Forwarded-For; nearest is the address of the trusted proxy at the connection's remote end. Among the trusted
+// proxies that state a scheme or a host, the outermost counts.
 func (r *realIP) forwarded(c *filo.Ctx, nearest netip.Addr) forwarded {
 	said, name := forwarded{client: nearest}, "X-Forwarded-For"
 	if r.options.Forwarded {
@@ -244,7 +244,7 @@ func cutOutsideQuotes(b []byte, separator byte) (before, after []byte, found boo
 	return b, nil, false
 }
 
-// parseNode returns the address that a proxy names, which may have a port behind it.
+// parseNode returns the address that a proxy names, which may be followed by a port.
 func parseNode(node []byte) (netip.Addr, bool) {
 	if len(node) == 0 || len(node) > len("[0000:0000:0000:0000:0000:ffff:255.255.255.255]:65535") {
 		return netip.Addr{}, false
@@ -263,10 +263,10 @@ func parseNode(node []byte) (netip.Addr, bool) {
 // an error, which the caller drops.
 func borrowedString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// maxForwardedLines is how many fields of one name are read, from the last one on: each proxy may add one.
+// maxForwardedLines is how many header fields with the same name are read, counted from the last one: each proxy may add a field.
 const maxForwardedLines = 8
 
-// elementsBackwards goes through the elements of a list from its end, over all fields that it is spread over.
+// elementsBackwards iterates over the elements of a list from its end. The list may be spread over several fields.
 type elementsBackwards struct {
 	lines [maxForwardedLines][]byte
 	n     int // how many lines are left
@@ -284,7 +284,7 @@ func (e *elementsBackwards) collect(c *filo.Ctx, name string) {
 	}
 }
 
-// previous returns the element before the one that it returned last. Empty ones are skipped (RFC 9110, section 5.6.1).
+// previous returns the element before the one that it returned last. Empty elements are skipped (RFC 9110, section 5.6.1).
 func (e *elementsBackwards) previous() ([]byte, bool) {
 	for e.n > 0 {
 		line := e.lines[e.n-1]
@@ -303,8 +303,8 @@ func (e *elementsBackwards) previous() ([]byte, bool) {
 }
 
 // lastCommaOutsideQuotes returns the index of the last comma that isn't in a quoted-string, -1 if there is none. Between a byte inside of a
-// quoted-string and the end there is an odd number of quotes. A quote that a client never closes stands on the left of the elements that
-// proxies have added, so it can't hide any of these.
+// quoted-string and the end there is an odd number of quotes. A quote that a client has left open is to the left of the elements that proxies
+// have added, so it can't hide any of those elements.
 func lastCommaOutsideQuotes(line []byte) int {
 	inQuotes := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -318,7 +318,7 @@ func lastCommaOutsideQuotes(line []byte) int {
 	return -1
 }
 
-// lastElement returns the last element of a list, which the nearest proxy has written, nil if there is none.
+// lastElement returns the last element of a list, which the nearest proxy has written, or nil if there is none.
 func lastElement(c *filo.Ctx, name string) []byte {
 	var elements elementsBackwards
 	elements.collect(c, name)

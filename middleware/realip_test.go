@@ -17,7 +17,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// tellClient answers with the client's address, and with the scheme and the host that it has asked for.
+// tellClient answers with the client's address, and with the scheme and the host of the client's request.
 func tellClient(c *filo.Ctx) error {
 	return c.Text(200, fmt.Sprint(middleware.ClientIP(c), " ", middleware.Scheme(c), " ", middleware.Host(c)))
 }
@@ -37,7 +37,7 @@ func ExampleRealIP() {
 	h := realIP(func(c *filo.Ctx) error {
 		return c.Text(200, middleware.ClientIP(c).String()+" by "+middleware.Scheme(c))
 	})
-	// The client has made up the part on the left of the address that the proxy at 192.0.2.1 has added.
+	// The proxy at 192.0.2.1 has added the last address. The client has made up the part to the left of it.
 	mwtest.Show(h, nil, "GET /", "X-Forwarded-For: 10.9.9.9, 203.0.113.7", "X-Forwarded-Proto: https")
 	// Output:
 	// 200 203.0.113.7 by https
@@ -120,8 +120,7 @@ func TestRealIP(t *testing.T) {
 	}
 }
 
-// A Unix socket has no address: it is trusted if an option says so.
-// Some proxies name the scheme of a WebSocket's handshake after the WebSocket.
+// Some proxies send ws or wss as the scheme of a WebSocket's handshake.
 func TestSchemeOfWebSockets(t *testing.T) {
 	h := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: prefixes("192.0.2.0/24"), TrustProto: true})(tellClient)
 	for proto, want := range map[string]string{"wss": "https", "WSS": "https", "ws": "http", "other": "http"} {
@@ -146,6 +145,7 @@ func TestRealIPSpellings(t *testing.T) {
 	}
 }
 
+// A Unix socket has no address. It is trusted only if an option says so.
 func TestRealIPUnixSocket(t *testing.T) {
 	for _, test := range []struct {
 		options middleware.RealIPOptions
@@ -211,8 +211,8 @@ func TestRealIPOptions(t *testing.T) {
 	})
 }
 
-// Whatever the fields hold, the client's address is that of the connection or of an element. Elements that a client puts in front of its
-// proxy's change nothing.
+// Whatever the fields contain, the client's address is the connection's address or an address from an element. Elements that a client puts in
+// front of its proxy's element change nothing.
 func FuzzRealIP(f *testing.F) {
 	f.Add(`for="[2001:db8::1]:4711";proto=https, for=192.0.2.9`)
 	f.Add(`for="1.1.1.1`)
@@ -249,8 +249,8 @@ func BenchmarkRealIP(b *testing.B) {
 	})
 }
 
-// HostCheck, the router, CSRF and handlers agree on the host and the scheme that a client has asked for, whether these come from the
-// request or from a trusted proxy.
+// HostCheck, the router, CSRF and handlers agree on the host and the scheme of a client's request, whether the request or a trusted proxy
+// states them.
 func TestOneView(t *testing.T) {
 	const page = "admin.example.com"
 	for _, option := range []middleware.RealIPOptions{
@@ -290,7 +290,7 @@ func TestOneView(t *testing.T) {
 						}
 						scheme, host, _ := strings.Cut(got.Body, " ")
 						for _, origin := range []string{"http://", "https://"} {
-							// If no trusted proxy states the scheme, a request that came by http may have been sent by https.
+							// If no trusted proxy states the scheme, a request that arrived over http may have been sent over https.
 							want := 200
 							if origin == "http://" && scheme == "https" || strings.Contains(host, ":8080") ||
 								strings.HasSuffix(host, ":443") && origin == "http://" || strings.HasSuffix(host, ":80") && origin == "https://" {

@@ -21,10 +21,11 @@ type RecoverOptions struct {
 // response.
 //
 // A server survives panics without Recover, and answers with the same 500. But by then the panic has already passed through all middleware
-// and stopped each of them midway. With Recover inside of them, the access log has a line for the request, metrics count its 500, and
-// middleware finishes its work. So put it inside of those and outside of everything else.
+// and stopped each one midway. If Recover is inside of the access log, of metrics and of other middleware that works on the answer, the log
+// has a line for the request, the metrics count its 500, and the middleware finishes its work. So put Recover inside of such middleware, and
+// outside of everything else.
 //
-// A panic with filo.ErrAbort has the same meaning as in the server: it becomes that error, and isn't logged.
+// Recover turns a panic with filo.ErrAbort into that error and doesn't log it, as the server does.
 func Recover(options ...RecoverOptions) filo.Middleware {
 	o := setup.One("middleware: Recover", options)
 	return func(next filo.Handler) filo.Handler {
@@ -39,7 +40,7 @@ func Recover(options ...RecoverOptions) filo.Middleware {
 	}
 }
 
-// recovered returns what a panic means as an error.
+// recovered returns the error that stands for a panic, after logging and rendering it, unless it is filo.ErrAbort.
 func recovered(c *filo.Ctx, logger *slog.Logger, value any) error {
 	if err, ok := value.(error); ok && errors.Is(err, filo.ErrAbort) {
 		return filo.ErrAbort

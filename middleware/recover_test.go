@@ -35,7 +35,7 @@ func TestRecover(t *testing.T) {
 	for _, test := range []struct {
 		sentence string
 		handler  filo.Handler
-		status   int // as middleware outside finds it; 0 is a closed connection
+		status   int // as seen by middleware outside; 0 is a closed connection
 		logged   int
 		is       func(error) bool
 	}{
@@ -85,7 +85,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// If Recover has a logger of its own, that gets the record, and the server's gets none.
+// If Recover has a logger of its own, this logger gets the record, and the server's logger gets none.
 func TestRecoverLogger(t *testing.T) {
 	var own, server bytes.Buffer
 	s := servertest.NewServer(t, &filo.Server{

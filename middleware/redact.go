@@ -13,20 +13,20 @@ import (
 // secretEndings are the endings of names of parameters whose values are usually secret, in lower case and without "-" and "_".
 var secretEndings = []string{"token", "apikey", "accesskey", "accesskeyid", "password", "passwd", "passphrase", "secret", "signature", "credential", "assertion"}
 
-// secretNames are further such names. As endings they would match harmless names, too.
+// secretNames are whole names of further parameters whose values are usually secret. As endings, they would match harmless names, too.
 var secretNames = []string{"code", "sig", "pwd", "jwt", "otp", "samlresponse", "authorization"}
 
 // redacted are the names that RedactParameter was called with, in lower case.
 var redacted sync.Map
 
-// RedactParameter makes IsRedacted true for a query parameter in the whole program, in upper and lower case. KeyAuth and contrib/jwt call
-// it with the parameter that they read; call it for a secret that only your program knows.
+// RedactParameter makes IsRedacted return true for a query parameter, in upper and lower case, in the whole program. KeyAuth and contrib/jwt
+// call it for the parameter that they read; call it for your program's own secret parameters.
 func RedactParameter(name string) { redacted.Store(strings.ToLower(name), true) }
 
-// IsRedacted reports whether the values of a query parameter don't belong in logs and traces; AccessLog and contrib/otel ask it. It returns
-// true if RedactParameter was called with the name, if the name is code, sig, pwd, jwt, otp, SAMLResponse or Authorization, or if it ends
-// with token, api_key, access_key, AccessKeyId, password, passwd, passphrase, secret, signature, credential or assertion. Case, "-" and "_"
-// don't matter. In names such as "user[password]" the last part counts.
+// IsRedacted reports whether the values of a query parameter must be kept out of logs and traces. AccessLog and contrib/otel call it. It
+// returns true if RedactParameter was called with the name, if the name is code, sig, pwd, jwt, otp, SAMLResponse or Authorization, or if it
+// ends with token, api_key, access_key, AccessKeyId, password, passwd, passphrase, secret, signature, credential or assertion. Case, "-" and
+// "_" don't matter. In names such as "user[password]" the last part decides.
 func IsRedacted(name string) bool {
 	name = strings.ToLower(name)
 	if _, found := redacted.Load(name); found {
@@ -39,11 +39,12 @@ func IsRedacted(name string) bool {
 
 var notInNames = strings.NewReplacer("-", "", "_", "")
 
-// maxNested is how often a value is decoded, since it may be a URL inside another URL.
+// maxNested is how many times a value is percent-decoded, since it may be a URL inside another URL.
 const maxNested = 4
 
-// HoldsSecret reports whether a parameter's value is a URL or a query, even if encoded several times, with a parameter that is secret
-// according to isSecret: next=%2Fcallback%3Ftoken%3Dabc for instance. AccessLog and contrib/otel hide such values as a whole.
+// HoldsSecret reports whether a parameter's value is itself a URL or a query with a secret parameter, even if it is encoded several times:
+// next=%2Fcallback%3Ftoken%3Dabc for instance. isSecret decides by a parameter's name. AccessLog and contrib/otel hide such values as a
+// whole.
 func HoldsSecret(value string, isSecret func(name string) bool) bool {
 	for range maxNested {
 		for rest := value; ; {
@@ -57,9 +58,9 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 			rest = rest[i+1:]
 		}
 		if !strings.Contains(value, "%") {
-			return false // the check of most values ends here
+			return false // most values return here
 		}
-		decoded := string(syntax.AppendPercentDecoded(nil, []byte(value))) // a record's text may end in the middle of an escape
+		decoded := string(syntax.AppendPercentDecoded(nil, []byte(value))) // accepts a value that was cut in the middle of an escape
 		if len(decoded) == len(value) {
 			return false
 		}
@@ -68,14 +69,14 @@ func HoldsSecret(value string, isSecret func(name string) bool) bool {
 	return strings.ContainsRune(value, '%') // it is still encoded, so it may hold anything
 }
 
-// appendURL appends a request target or a URL as appendEscaped does, but replaces the values of secret parameters in its query by
-// "REDACTED". It appends at most as many bytes as a log record may have.
+// appendURL appends a request target or a URL as appendEscaped does, but replaces the values of secret parameters in its query by "REDACTED".
+// It appends at most syntax.MaxLogged bytes.
 func appendURL(line, text []byte, secrets []string) []byte {
 	start := len(line)
 	return cutEscaped(appendWholeURL(line, text[:min(len(text), syntax.MaxLogged+1)], secrets), start, syntax.MaxLogged)
 }
 
-// cutEscaped cuts the bytes from start on, which appendEscaped has appended, to the limit. It never cuts within an escape.
+// cutEscaped truncates the bytes from start on, which appendEscaped has appended, to limit bytes. It never cuts within an escape.
 func cutEscaped(line []byte, start, limit int) []byte {
 	if len(line) <= start+limit {
 		return line
@@ -95,7 +96,7 @@ func appendWholeURL(line, text []byte, secrets []string) []byte {
 	}
 	line = append(line, '?')
 	for len(query) > 0 {
-		pair, end := query, bytes.IndexAny(query, "&;") // some upstreams take ";" as the end of a pair
+		pair, end := query, bytes.IndexAny(query, "&;") // some upstreams end a pair at ";", too
 		if end >= 0 {
 			pair = query[:end]
 		}
@@ -117,7 +118,7 @@ func appendWholeURL(line, text []byte, secrets []string) []byte {
 	return line
 }
 
-// isSecret compares a parameter's decoded name.
+// isSecret decodes a parameter's name, and reports whether IsRedacted or the list of secrets makes it secret.
 func isSecret(name []byte, secrets []string) bool {
 	if bytes.ContainsAny(name, "%+") {
 		if decoded, err := url.QueryUnescape(string(name)); err == nil {

@@ -14,8 +14,8 @@ type WWW int
 const (
 	// KeepWWW leaves the host unchanged.
 	KeepWWW WWW = iota
-	// AddWWW redirects clients from example.com to www.example.com. It doesn't affect IP addresses, names without a dot, and names with
-	// labels in front of the site's own two, such as api.example.com.
+	// AddWWW redirects clients from example.com to www.example.com. It doesn't affect IP addresses, names without a dot, or names of more
+	// than two labels, such as api.example.com.
 	AddWWW
 	// StripWWW redirects clients from www.example.com to example.com.
 	StripWWW
@@ -32,24 +32,24 @@ type RedirectOptions struct {
 	Host string
 	// WWW adds "www." to hosts or removes it.
 	WWW WWW
-	// Temporary redirects with 307, which caches don't keep. Otherwise the status is 301 for GET and HEAD, and 308, which keeps
-	// the method, for other methods.
+	// Temporary redirects with 307, which caches don't store. Otherwise the status is 301 for GET and HEAD, and 308, which keeps the method,
+	// for other methods.
 	Temporary bool
 	// Skip, if set, exempts the requests for which it returns true: for example, health checks, or those of a certificate
 	// authority under /.well-known/acme-challenge/.
 	Skip func(c *filo.Ctx) bool
 }
 
-// errNoHost is shared: nothing may change it.
+// errNoHost is shared by all requests: nothing may change it.
 var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
 
 // Redirect sends clients to the site's canonical scheme and host, with the same path and query. It needs only one redirect, even if scheme,
 // host and port all change.
 //
-// No path can change the target's host, which is the one that the client asked for, with or without "www.", or the option Host. Without
-// Host, put HostCheck outside of it to keep links for made-up hosts out of caches.
+// The host of the redirect's target is the option Host, or the host that the client asked for, perhaps with "www." added or removed. The path
+// can't change it. Without the option Host, put HostCheck outside of Redirect, so that caches can't store redirects to made-up hosts.
 //
-// Put it inside of RealIP, whose Scheme and Host it uses, and outside of everything that works on the request.
+// Put it inside of RealIP, on which Scheme and Host depend, and outside of everything that does work for a request.
 func Redirect(options RedirectOptions) filo.Middleware {
 	check(options.HTTPS || options.Host != "" || options.WWW != KeepWWW, "Redirect: set HTTPS, Host or WWW")
 	check(options.WWW >= KeepWWW && options.WWW <= StripWWW, "Redirect: WWW must be KeepWWW, AddWWW or StripWWW")
@@ -95,7 +95,7 @@ func (r *redirect) serve(c *filo.Ctx, next filo.Handler) error {
 	}
 	location = append(location, prefix...)
 	if toHTTPS && r.options.Host == "" {
-		location = append(append(location, hostname(name)...), r.port...) // the port was http's
+		location = append(append(location, hostname(name)...), r.port...) // without the host's port, which is for http
 	} else {
 		location = append(location, name...)
 	}
@@ -118,7 +118,7 @@ func (r *redirect) status(c *filo.Ctx) int {
 	return 308 // RFC 9110, section 15.4.2: after 301 clients may change POST to GET
 }
 
-// host returns the canonical host for a request's host, in two parts, and whether the two are the same.
+// host returns, in two parts, the canonical host for a request's host, and whether the request's host is canonical already.
 func (r *redirect) host(host []byte) (prefix string, name []byte, same bool) {
 	switch {
 	case r.options.Host != "":

@@ -79,7 +79,7 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// A field's scheme counts only if a trusted proxy may have set it.
+// A scheme in a field is used only if a trusted proxy may have set the field.
 func TestRedirectIsntFooled(t *testing.T) {
 	h := middleware.Redirect(middleware.RedirectOptions{HTTPS: true})(mwtest.Hello)
 	s := servertest.New(t, h)
@@ -116,7 +116,7 @@ func TestRedirectOptions(t *testing.T) {
 	})
 }
 
-// Whatever the path and the query are, a redirect leads to the host that the request is for.
+// For all paths and queries, a redirect leads to the request's own host.
 func FuzzRedirect(f *testing.F) {
 	f.Add("/a?b")
 	f.Add("/?")

@@ -15,11 +15,11 @@ import (
 
 // RequestIDOptions configures RequestID.
 type RequestIDOptions struct {
-	// TrustIncoming keeps the id in the request, if it is valid: 1 to 127 ASCII letters, digits, and bytes of "-_.:+/=@,;~". Set
-	// it only if all requests come from a proxy that sets the field. A client that can choose ids can make its requests look like
-	// those of others in logs.
+	// TrustIncoming keeps the id in the request, if it is valid: 1 to 127 ASCII letters, digits, and bytes of "-_.:+/=@,;~". Set it only if
+	// all requests come from a proxy that sets the field. A client that can choose ids can make its requests look like another client's
+	// requests in logs.
 	TrustIncoming bool
-	// Header is the field of the id in requests and responses. Default X-Request-ID.
+	// Header is the name of the field that contains the id, in requests and responses. Default X-Request-ID.
 	Header string
 	// Generate makes an id of your own scheme. The id must be valid as above; otherwise RequestID uses an id of the default kind.
 	// Many goroutines call Generate at once. By default an id is 128 random bits from a cryptographic generator, in 32
@@ -27,13 +27,13 @@ type RequestIDOptions struct {
 	Generate func() string
 }
 
-// maxRequestID is how long an id may be.
+// maxRequestID is the maximum length of an id in bytes.
 const maxRequestID = 127
 
-// generatedID is a random id. Its text is its only allocation. It is never changed once RequestIDOf can see it.
+// generatedID is a random id. Making one allocates only this array. It is never changed once RequestIDOf can see it.
 type generatedID [generatedIDBytes]byte
 
-// givenID is any other id, and is never changed either.
+// givenID is an id from the request or from Generate. It is never changed either.
 type givenID struct {
 	length uint8
 	text   [maxRequestID]byte
@@ -64,15 +64,15 @@ var requestIDBytes = func() (set [256]bool) {
 	return set
 }()
 
-// idGenerators are each used by one goroutine at a time, so they need no lock. Their output can't be told from random bits, and
-// reveals no other id.
+// idGenerators are each used by one goroutine at a time, so they need no lock. Their output is indistinguishable from random bits, so an id
+// reveals nothing about other ids.
 var idGenerators = sync.Pool{New: func() any {
 	var seed [32]byte
 	crypto.Read(seed[:]) // never fails
 	return rand.NewChaCha8(seed)
 }}
 
-// generatedIDBytes is the length of a random id: 4 bits in each byte.
+// generatedIDBytes is the length of a random id, whose bytes are hexadecimal digits of 4 bits each.
 const generatedIDBytes = 32
 
 func (id *generatedID) generate() {
@@ -84,8 +84,8 @@ func (id *generatedID) generate() {
 	}
 }
 
-// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It makes all eight at once: if they were written one by one,
-// reading them as words would have to wait for the last write.
+// hexDigits returns the eight hexadecimal digits of 32 bits, one in each byte. It computes all eight at once: if they were written one by
+// one, a later read of whole words would stall until the last write.
 func hexDigits(x uint64) uint64 {
 	const ones = 0x0101010101010101
 	x = (x | x<<16) & 0x0000ffff0000ffff
@@ -101,7 +101,7 @@ type requestIDKey struct{}
 func RequestIDOf(c *filo.Ctx) string {
 	switch id := c.Get(requestIDKey{}).(type) {
 	case *generatedID:
-		return unsafe.String(&id[0], len(id)) // the string stays valid as long as it is referred to
+		return unsafe.String(&id[0], len(id)) // the string keeps the id's memory alive
 	case *givenID:
 		return unsafe.String(&id.text[0], id.length)
 	}
@@ -131,12 +131,12 @@ func RequestID(options ...RequestIDOptions) filo.Middleware {
 	}
 }
 
-// appendRequestID gives the request's Logger the id.
+// appendRequestID adds the id to the records of the request's Logger.
 func appendRequestID(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
 	return appendText(attributes, "request_id", RequestIDOf(c))
 }
 
-// given returns the id that the request came with, or that Generate has made; nil if there is none.
+// given returns the id that the request contains, or that Generate has made, or nil if there is neither.
 func (options *RequestIDOptions) given(c *filo.Ctx) *givenID {
 	if options.TrustIncoming {
 		if incoming := c.Request.Header.GetBytes(options.Header); validRequestID(incoming) {

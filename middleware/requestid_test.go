@@ -70,7 +70,7 @@ func TestRequestID(t *testing.T) {
 	})
 }
 
-// Ids differ in all of their bits, and don't change after the request.
+// Every bit of the ids varies, and an id doesn't change after its request.
 func TestRequestIDsDiffer(t *testing.T) {
 	var mu sync.Mutex
 	seen := make(map[string]bool)

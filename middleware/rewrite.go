@@ -15,7 +15,7 @@ type RewriteOptions struct {
 	Rules []RewriteRule
 }
 
-// RewriteRule maps some paths to others. Either Prefix or Pattern is required.
+// RewriteRule maps the paths that match it to new paths. Either Prefix or Pattern is required.
 //
 // Rules compare paths as they were sent, with their percent-encoding. A path that doesn't match because it is encoded differently
 // goes to the router unchanged.
@@ -29,8 +29,8 @@ type RewriteRule struct {
 	To string
 }
 
-// Rewrite changes the path of requests, and perhaps their query, before the router sees them. Clients don't notice; to tell them,
-// use Redirect. If a rule produces an invalid path, the error has the status 400.
+// Rewrite changes the path of requests, and perhaps their query, before the router sees them. Clients don't notice the change; to tell them
+// the new path, use Redirect. If a rule produces an invalid path, the request fails with the status 400.
 //
 // Rewrite must run before the router matches the path, so it wraps the server's handler. It may also wrap a handler that reads
 // the path itself, such as a proxy's: r.Any("/api/{rest...}", rewrite(h)). Router.Use, Group and routes panic when they are given
@@ -90,7 +90,7 @@ func newRewriteRule(rule RewriteRule) rewriteRule {
 	return r
 }
 
-// isTarget reports whether s has only what may be in a request target (RFC 3986, appendix A), or stands for a group.
+// isTarget reports whether s has only bytes that may be in a request target (RFC 3986, appendix A) or in a reference to a group.
 func isTarget(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' })
 }
@@ -119,7 +119,7 @@ func (r *rewriteRule) apply(target, path []byte) ([]byte, bool) {
 	return append(target, r.query...), true
 }
 
-// appendQuery appends a query to target, behind its own query if it has one.
+// appendQuery appends a query to target, after target's own query if it has one.
 func appendQuery(target, query []byte) []byte {
 	switch {
 	case len(query) == 0:

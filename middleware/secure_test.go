@@ -29,7 +29,7 @@ func ExampleSecure() {
 	// Cross-Origin-Resource-Policy: same-origin
 }
 
-// secureAnswer returns those fields of an answer that Secure sets.
+// secureAnswer returns the fields of an answer that Secure sets.
 func secureAnswer(header http.Header) string {
 	var fields []string
 	for _, name := range []string{"Content-Security-Policy", "Content-Security-Policy-Report-Only", "X-Content-Type-Options", "X-Frame-Options",
@@ -70,7 +70,7 @@ func TestSecure(t *testing.T) {
 	}
 }
 
-// An error has the fields, too, and a handler can set them otherwise.
+// An error has the fields, too, and a handler can change them.
 func TestSecureAndHandlers(t *testing.T) {
 	secure := middleware.Secure()
 	if got := mwtest.Do(t, secure(func(*filo.Ctx) error { return filo.Error(404, "") }), "GET /"); got.Header.Get("X-Frame-Options") == "" {

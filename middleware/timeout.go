@@ -10,19 +10,18 @@ import (
 type TimeoutOptions struct {
 	// Timeout is the maximum time for the handler. Required.
 	Timeout time.Duration
-	// Error is the client's answer after the timeout, a 503 if nil. It must not be changed.
+	// Error is the client's answer after the timeout, a 503 if nil. Don't change the error after calling Timeout.
 	Error *filo.HTTPError
 }
 
-// Timeout limits the time of the handler, by Ctx.SetTimeout. When the time is over, the request's context is done, and the client
-// gets a 503 (Service Unavailable) with Connection: close, unless an answer has begun. The handler isn't stopped: it keeps its
-// Ctx until it returns, and anything that it still streams fails with filo.ErrHandlerTimeout. So handlers should watch their
-// context.
+// Timeout limits the time of the handler, by Ctx.SetTimeout. When the time has elapsed, the request's context is done, and the client gets a
+// 503 (Service Unavailable) with Connection: close, unless an answer has begun. The handler isn't stopped: it keeps its Ctx until it returns,
+// and if it continues to stream, writing fails with filo.ErrHandlerTimeout. So handlers should watch their context.
 //
-// The 503 keeps the fields that the response had before Timeout, such as those of CORS. In a route of package router it also keeps those
-// that middleware inside of Timeout has set: see Ctx.SetTimeout.
+// The 503 keeps the response fields that were set before Timeout ran, such as those of CORS. In a route of package router it also keeps the
+// fields that middleware inside of Timeout has set: see Ctx.SetTimeout.
 //
-// Put it in front of handlers that wait for something else, and inside of AccessLog. A Timeout inside of another one replaces it.
+// Put it in front of handlers that wait for other services, and inside of AccessLog. An inner Timeout replaces the limit of an outer one.
 // Timeout panics without a TimeoutOptions.Timeout.
 func Timeout(options TimeoutOptions) filo.Middleware {
 	check(options.Timeout > 0, "Timeout: TimeoutOptions.Timeout must be positive")

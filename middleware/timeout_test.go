@@ -17,7 +17,7 @@ import (
 )
 
 // If a handler sleeps past its deadline, the client gets the time-out's answer at the deadline, and the handler's context is done. What the
-// handler does later is lost.
+// handler writes later is discarded.
 func TestTimeoutSleeping(t *testing.T) {
 	for _, test := range []struct {
 		why     string
@@ -60,7 +60,7 @@ func TestTimeoutSleeping(t *testing.T) {
 	}
 }
 
-// A handler that begins to stream after its time gets ErrHandlerTimeout.
+// A handler that begins to stream after the time-out gets ErrHandlerTimeout.
 func TestTimeoutStreaming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var late error
@@ -83,7 +83,7 @@ func TestTimeoutStreaming(t *testing.T) {
 	})
 }
 
-// An answer that has begun goes on: only the context ends.
+// An answer that has already begun continues after the time-out: only the context ends.
 func TestTimeoutBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})(func(c *filo.Ctx) error {
@@ -127,7 +127,7 @@ func TestTimeoutKeepsFields(t *testing.T) {
 		},
 	} {
 		r := router.New()
-		h := use(r, middleware.TimeoutOptions{Timeout: time.Second}) // of the bubble's clock
+		h := use(r, middleware.TimeoutOptions{Timeout: time.Second}) // by the synctest bubble's clock
 		r.GET("/", func(c *filo.Ctx) error {
 			c.Response.Header.Set("Content-Type", "text/csv")
 			time.Sleep(2 * time.Second)
@@ -162,7 +162,7 @@ func ExampleTimeout() {
 	// 503 Service Unavailable: the handler took too long
 }
 
-// BenchmarkTimeout measures whole requests with a time-out, BenchmarkTimeoutNone without.
+// BenchmarkTimeout measures whole requests with a time-out, BenchmarkTimeoutNone without one.
 func BenchmarkTimeout(b *testing.B) {
 	mwtest.BenchmarkServer(b, middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Minute})(mwtest.Hello), "GET /", "")
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/filohttp/filo/static"
 )
 
-// BenchmarkTogether measures a handler without middleware and with ten that a public service uses. The difference is what the ten cost
-// together.
+// BenchmarkTogether measures a handler without middleware, and with ten middlewares that a public service uses. The difference is the cost of
+// the ten together.
 func BenchmarkTogether(b *testing.B) {
 	ten := []filo.Middleware{
 		middleware.Recover(), middleware.RequestID(),
@@ -48,7 +48,7 @@ func BenchmarkTogether(b *testing.B) {
 	}
 }
 
-// agreeing are middlewares that leave answers to GET, HEAD and conditional requests as they are, or change all of them alike.
+// agreeing are middlewares that either don't change answers to GET, HEAD and conditional requests, or change all of them in the same way.
 func agreeing() map[string]func() filo.Middleware {
 	return map[string]func() filo.Middleware{
 		"none":     func() filo.Middleware { return func(next filo.Handler) filo.Handler { return next } },
@@ -180,7 +180,7 @@ func agree(t *testing.T, what string, do func(request string, fields ...string) 
 		}
 		return list.String()
 	}
-	head := do("HEAD /page.txt") // first, so that no stored answer to GET is given
+	head := do("HEAD /page.txt") // first, so that the cache has no stored answer to GET
 	get := do("GET /page.txt")
 	if get.Status != 200 {
 		t.Fatalf("%s: GET: %d", what, get.Status)
@@ -195,7 +195,7 @@ func agree(t *testing.T, what string, do func(request string, fields ...string) 
 	if length := head.Header.Get("Content-Length"); length != "" && length != strconv.Itoa(len(get.Body)) {
 		t.Errorf("%s: HEAD: Content-Length %s, and GET sends %d bytes", what, length, len(get.Body))
 	}
-	kept := []string{"Cache-Control", "Vary", "Access-Control-Allow-Origin"} // as section 15.3.7 and 15.4.5 have it
+	kept := []string{"Cache-Control", "Vary", "Access-Control-Allow-Origin"} // as sections 15.3.7 and 15.4.5 require
 	if part := do("GET /page.txt", "Range: bytes=0-9"); part.Status == 206 {
 		if p, g := fieldsOf(part, kept...), fieldsOf(get, kept...); p != g {
 			t.Errorf("%s: 206: %s\nGET: %s", what, p, g)

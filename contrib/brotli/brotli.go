@@ -15,8 +15,8 @@ type Options struct {
 	Level int
 }
 
-// Coding returns the content coding br for [middleware.CompressOptions].Codings. Pass no options, or one Options. A level that doesn't exist
-// panics.
+// Coding returns the content coding br for [middleware.CompressOptions].Codings. Pass no options, or one Options. Coding panics if the level
+// doesn't exist.
 func Coding(options ...Options) middleware.Coding {
 	if len(options) > 1 {
 		panic(fmt.Sprintf("brotli: Coding: %d options instead of one", len(options)))
@@ -31,22 +31,22 @@ func Coding(options ...Options) middleware.Coding {
 	return middleware.Coding{Name: "br", New: func() middleware.Encoder { return newEncoder(level) }}
 }
 
-// maxHeld is the size of the largest first part of a body that an encoder holds.
+// maxHeld is the maximum size of the first part of a body that an encoder holds back.
 const maxHeld = 1 << 20
 
 // streamWindow is the base-2 logarithm of a stream's window, which determines how much memory an open stream takes.
 const streamWindow = 18
 
-// encoder is two encoders: the fast one can't flush, so it encodes the bodies that come by a single Write. The other one, stream, encodes
-// bodies that come in parts.
+// encoder combines two encoders. The faster one, whole, can't flush, so it encodes only bodies that are written by a single Write. The other
+// one, stream, encodes bodies that are written in parts.
 type encoder struct {
 	level  int
 	dest   io.Writer
 	whole  *matchfinder.Writer
 	stream *brotli.Writer // nil until the first stream
-	// held is the first part of a body, until the next call shows whether it is the whole.
+	// held is the first part of a body. It is held back until the next call shows whether it is the whole body.
 	held      []byte
-	streaming bool // the body is stream's
+	streaming bool // stream encodes the body
 }
 
 func newEncoder(level int) *encoder {

@@ -22,8 +22,8 @@ func decoded(t *testing.T, b []byte) []byte {
 	return text
 }
 
-// Whatever the parts of the bodies, and wherever they are flushed or given up: one encoder encodes one body after the other, and what was
-// flushed can be decoded at once.
+// One encoder encodes one body after another, whatever parts the bodies have, and wherever they are flushed or abandoned. The bytes before a
+// Flush can be decoded at once.
 func TestEncoder(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -52,7 +52,7 @@ func TestEncoder(t *testing.T) {
 				if n, err := e.Write(part); n != size || err != nil {
 					t.Fatal(n, err)
 				}
-				clear(part) // it is the caller's again
+				clear(part) // the caller may reuse it
 				body = append(body, text[at:at+size]...)
 				if random.IntN(3) > 0 {
 					continue
@@ -66,7 +66,7 @@ func TestEncoder(t *testing.T) {
 				}
 			}
 			if random.IntN(4) == 0 {
-				e.Reset(nil) // the answer was given up
+				e.Reset(nil) // the answer is abandoned
 				ended = true
 			} else if err := e.Close(); err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ var errBroken = errors.New("broken")
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-// An error of the connection reaches the caller, and the encoder is good for the next body.
+// An error of the connection is returned to the caller, and the encoder can be used for the next body.
 func TestEncoderErrors(t *testing.T) {
 	e := brotli.Coding().New()
 	for _, use := range []func() error{

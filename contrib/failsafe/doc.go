@@ -1,5 +1,5 @@
-// Package failsafe limits how many requests run at once by a limit that adapts itself. github.com/failsafe-go/failsafe-go compares recent
-// durations with earlier ones, lowers the limit while requests take longer, and raises it while they don't.
+// Package failsafe limits how many requests run at once, by a limit that adapts itself to the load. github.com/failsafe-go/failsafe-go
+// compares recent durations with earlier ones, lowers the limit while requests take longer, and raises it while they don't.
 //
 //	go get github.com/filohttp/filo/contrib/failsafe@latest
 //
@@ -11,21 +11,23 @@
 //
 // # When
 //
-// Use it if nobody knows the right limit, or if it changes with other load, such as on a database that others use, too. If you know the
-// limit, middleware.ConcurrencyLimit holds it from the first request on, and filo.Server.Concurrency protects the whole server. Set
-// Concurrency in any case: a limiter needs some seconds to find its limit.
+// Use it if nobody knows the right limit, or if the right limit changes with other load, such as that of other users of a database. If you
+// know the limit, use middleware.ConcurrencyLimit, which enforces it from the first request on, or filo.Server.Concurrency, which protects
+// the whole server. Set Concurrency in any case: a limiter needs some seconds to find its limit.
 //
 // # Settings
 //
-// Recommended has the settings that docs/OPERATIONS.md has measured. Its arguments are the lowest, the highest and the first limit. Begin
-// with a limit that the resource can surely handle: a limiter that begins too high takes the durations of an overload for normal ones.
+// Recommended has the settings for which docs/OPERATIONS.md reports measurements. Its arguments are the lowest, the highest and the first
+// limit. Begin with a limit that the resource can surely handle: a limiter that begins too high mistakes the durations of an overload for
+// normal durations.
 //
-// With failsafe-go's own windows, of at least a second each, a limiter takes about seven seconds to find a limit. With its own correlation
-// window, of 50, the limit falls below the resource's capacity for some seconds of a longer overload, possibly to the lowest limit.
+// With failsafe-go's default windows, of at least a second each, a limiter takes about seven seconds to find a limit. With its default
+// correlation window of 50, a longer overload makes the limit fall below the resource's capacity for some seconds, possibly to the lowest
+// limit.
 //
 // # Priorities
 //
-// With a PriorityLimiter, requests of low priority are refused first. Its prioritizer needs ScheduleCalibrations:
+// With a PriorityLimiter, requests of low priority are refused first. Its prioritizer works only if ScheduleCalibrations is called:
 //
 //	prioritizer := adaptivelimiter.NewPrioritizer()
 //	stop := prioritizer.ScheduleCalibrations(ctx, time.Second)
@@ -34,8 +36,8 @@
 //
 // # What counts
 //
-// A request has its permit until its handler returns, panics, or ends its goroutine. Its duration counts, unless one of these is true: the
-// handler panics or is timed out, its client leaves, or the handler sends its answer itself, by Ctx.Stream, sse, a WebSocket, or
-// Ctx.Hijack. Such answers take as long as their clients want, which says nothing about the server. But such a handler keeps its permit
-// while it runs, so put routes with many such handlers outside of the middleware.
+// A request holds its permit until its handler returns, panics, or ends its goroutine. The limiter takes the duration of a request into
+// account unless the handler panics, is timed out or sends its answer itself, by Ctx.Stream, sse, a WebSocket or Ctx.Hijack, or the client
+// leaves. An answer that the handler sends itself takes as long as its client wants, which says nothing about the server. But such a handler
+// holds its permit while it runs, so put routes with many such handlers outside of the middleware.
 package failsafe

@@ -14,21 +14,21 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Recommended returns a builder of a limiter with the limits lowest, highest and first, for an overload of twice the capacity that takes
-// some minutes at most. The limiter changes its limit every 200 ms, if there were at least 50 requests. It remembers the durations of about
-// 300 such windows as normal: if a resource becomes three times as slow permanently, the limit is back at its old value after 70 s. Up to
-// twice as many requests wait as may run. Recommended panics unless lowest <= first <= highest.
+// Recommended returns a builder of a limiter with the limits lowest, highest and first. Its settings suit an overload of twice the capacity
+// that lasts some minutes at most. The limiter adjusts its limit in windows of 200 ms, if a window has at least 50 requests. The durations of
+// about 300 windows are its baseline: if a resource becomes three times as slow permanently, the limit is back at its old value after 70 s.
+// Up to twice as many requests may wait as may run. Recommended panics unless lowest <= first <= highest.
 func Recommended(lowest, highest, first uint) adaptivelimiter.Builder[any] {
 	return adaptivelimiter.NewBuilder[any]().WithLimits(lowest, highest, first).WithRecentWindow(200*time.Millisecond, time.Second, 50).
 		WithBaselineWindow(300).WithQueueing(1, 2).
-		// Correlations need at least ten windows, and there are fewer, so correlations are off. Under a steady overload, throughput varies
-		// little, while durations still correlate with the limit since it was found. Then failsafe-go would lower a correct limit, which
-		// correlates even more, until only a third of the resource is used.
+		// This turns correlations off, since they need at least ten windows. Under a steady overload, throughput varies little, while
+		// durations still correlate with the limit, because of the time in which the limiter was searching for it. So failsafe-go would lower
+		// a correct limit, which increases the correlation, until only a third of the resource's capacity is used.
 		WithCorrelationWindow(5)
 }
 
 // Figures returns a source for Figures of github.com/filohttp/filo/contrib/prometheus: the limit, and how many requests run and wait. The
-// label limit tells several limiters apart.
+// label limit distinguishes several limiters.
 func Figures(name string, limiter adaptivelimiter.Metrics) FigureSource {
 	return FigureSource{name, limiter}
 }
@@ -39,7 +39,7 @@ type FigureSource struct {
 	limiter adaptivelimiter.Metrics
 }
 
-// Figures calls yield with each figure. Its labels are names and values in turn.
+// Figures calls yield with each figure. The labels are alternating names and values.
 func (f FigureSource) Figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
 	for _, each := range []struct {
 		name, help string
@@ -61,8 +61,8 @@ type AdaptiveLimitOptions struct {
 	PriorityLimiter adaptivelimiter.PriorityLimiter[any]
 	// Priority returns the priority of a request. It must be quick. If clients choose priorities, each client can claim the highest.
 	Priority func(c *filo.Ctx) priority.Priority
-	// MaxWait is the maximum time that a request waits for a permit. Default 0: it doesn't wait. The limiter's WithQueueing sets how many
-	// may wait; without it, any number may. A WithMaxWaitTime of the limiter has no effect here.
+	// MaxWait is the maximum time that a request waits for a permit. Default 0: the request doesn't wait. The limiter's WithQueueing sets how
+	// many requests may wait; without it, any number may wait. A WithMaxWaitTime of the limiter has no effect here.
 	MaxWait time.Duration
 	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
@@ -74,9 +74,10 @@ func must(ok bool, message string) {
 	}
 }
 
-// AdaptiveLimit runs as many requests at once as the limiter permits. It answers the others with 503 (Service Unavailable) and
-// Retry-After. Their error wraps filo.ErrBusy, so the server doesn't log each one: a record at once, and then one with their number every
-// ten seconds while refusals continue. All routes with one limiter share its limit. AdaptiveLimit panics if the options are wrong.
+// AdaptiveLimit runs as many requests at once as the limiter permits. It answers all other requests with 503 (Service Unavailable) and
+// Retry-After. Their error wraps filo.ErrBusy, so the server doesn't log each of them. AdaptiveLimit logs the first refusal at once, and
+// then, while refusals continue, their number every ten seconds. All routes with one limiter share its limit. AdaptiveLimit panics if the
+// options are wrong.
 func AdaptiveLimit(options AdaptiveLimitOptions) filo.Middleware {
 	must((options.Limiter == nil) != (options.PriorityLimiter == nil), "AdaptiveLimit needs a Limiter or a PriorityLimiter, and not both")
 	must((options.PriorityLimiter == nil) == (options.Priority == nil), "AdaptiveLimit: Priority and PriorityLimiter go together")
@@ -96,17 +97,17 @@ type limiter struct {
 	AdaptiveLimitOptions
 	metrics    adaptivelimiter.Metrics
 	retryAfter string
-	refused    atomic.Int64 // requests since the last record of them
+	refused    atomic.Int64 // requests refused since the last record of refusals
 	logged     atomic.Int64 // the time of that record, in nanoseconds since 1970
 }
 
 // logEvery is the minimum time between two records of refusals.
 const logEvery = 10 * time.Second
 
-// offload makes the loop that has read the request free, if a loop runs the handler.
+// offload makes the rest of the handler run as a filo.Offload handler does, so that waiting doesn't block the loop that has read the request.
 var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
-// errLimit is shared: nothing may change it.
+// errLimit is shared by all requests: nothing may change it.
 var errLimit = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
 
 func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
@@ -115,9 +116,9 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 		return err
 	}
 	returned := false
-	defer func() { // also when the handler panics, or ends its goroutine
-		// A handler's duration doesn't count if it depends on the client: if the handler has sent its answer itself, has taken the
-		// connection over or was timed out.
+	defer func() { // runs even when the handler panics or ends its goroutine
+		// A handler's duration doesn't count if it depends on the client: if the handler has sent its answer itself, has taken over the
+		// connection or was timed out.
 		if returned && !errors.Is(err, filo.ErrClientGone) && !c.Committed() {
 			permit.Record()
 		} else {
@@ -129,7 +130,7 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	return err
 }
 
-// acquire returns a permit, or the error to return.
+// acquire returns a permit, or the error with which the request is refused.
 func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 	if l.Limiter != nil {
 		if permit, ok := l.Limiter.TryAcquirePermit(); ok {
@@ -140,7 +141,7 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 		}
 	}
 	ctx := context.Background()
-	if l.MaxWait > 0 && l.metrics.Inflight() >= l.metrics.Limit() { // it will probably wait, which must not happen on a loop
+	if l.MaxWait > 0 && l.metrics.Inflight() >= l.metrics.Limit() { // the request will probably wait, which must not happen on a loop
 		if err := offload(c); err != nil {
 			return nil, err
 		}
@@ -157,7 +158,7 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 		return permit, nil
 	}
 	if err == nil {
-		permit.Drop() // the permit came after the caller had given up
+		permit.Drop() // the permit was granted just after the wait had ended
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
 		return nil, cause

@@ -27,8 +27,8 @@ func fixed(limit uint) adaptivelimiter.AdaptiveLimiter[any] {
 	return adaptivelimiter.NewBuilder[any]().WithLimits(limit, limit, limit).Build()
 }
 
-// "A request has its permit until its handler returns, panics, or ends its goroutine", and then gives it back once: the limiter panics
-// when a permit is given back that wasn't taken.
+// "A request holds its permit until its handler returns, panics, or ends its goroutine", and then releases it exactly once: the limiter
+// panics if a permit is released that isn't held.
 func TestPermitIsGivenBack(t *testing.T) {
 	for name, driver := range map[string]filo.Driver{"loops": filo.DriverLoop, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Streams and hijacked connections don't count as slow requests: the limit stays where requests alone bring it, while slow requests
-// lower it.
+// Streams and hijacked connections aren't treated as slow requests: slow requests lower the limit, while streams and hijacked connections
+// don't change it.
 func TestStreamsDontCount(t *testing.T) {
 	limits := map[string]int{}
 	for _, how := range []string{"slow", "stream", "hijack"} {
@@ -181,7 +181,7 @@ func TestStreamsDontCount(t *testing.T) {
 	}
 }
 
-// With priorities, requests of high priority are served, and those of low priority refused, while all permits are taken.
+// With priorities, while all permits are held, requests of high priority are served and requests of low priority are refused.
 func TestPriorities(t *testing.T) {
 	prioritizer := adaptivelimiter.NewPrioritizer()
 	limiter := adaptivelimiter.NewBuilder[any]().WithLimits(1, 1, 1).WithQueueing(1, 40).BuildPrioritized(prioritizer)
@@ -257,7 +257,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// While a request runs, the exported figures are the limiter's.
+// While a request runs, the exported figures are equal to the limiter's.
 func TestFigures(t *testing.T) {
 	limiter := fixed(7)
 	figures := map[string]float64{}

@@ -13,8 +13,9 @@ import (
 	"github.com/filohttp/filo/contrib/failsafe"
 )
 
-// storm has a limiter guard a resource that does 1,000 requests a second, 20 at once. It asks for half of that for three seconds, and then
-// for twice the 1,000, and returns how many requests were done in each second of the storm. The time is that of a synctest bubble.
+// storm protects a resource that can serve 1,000 requests a second, 20 at once, by a limiter. It sends 500 requests a second for three
+// seconds, and then, as the storm, 2,000 a second. It returns how many requests were served in each second of the storm. It uses the clock of
+// a synctest bubble.
 func storm(t *testing.T, builder adaptivelimiter.Builder[any], seconds int) []int64 {
 	const capacity, maxWait = 1000, 50 * time.Millisecond
 	done := make([]atomic.Int64, seconds)
@@ -52,8 +53,8 @@ func storm(t *testing.T, builder adaptivelimiter.Builder[any], seconds int) []in
 	return each
 }
 
-// With the recommended limiter, a resource does nearly all that it can in each second of a storm, and the limit stays low. With
-// failsafe-go's correlation window, it does only a third of that in seconds after the tenth: see Recommended.
+// With the recommended limiter, a resource is used nearly to its capacity in each second of a storm, and the limit stays low. With
+// failsafe-go's default correlation window, only a third of the capacity is used in some seconds after the tenth: see Recommended.
 func TestStorm(t *testing.T) {
 	var limit atomic.Uint64 // the limiter calls the function on several goroutines
 	builder := failsafe.Recommended(4, 1000, 10).OnLimitChanged(func(e adaptivelimiter.LimitChangedEvent) { limit.Store(uint64(e.NewLimit)) })

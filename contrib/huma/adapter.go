@@ -17,8 +17,8 @@ func New(r *router.Router, config huma.Config) huma.API {
 	return huma.NewAPI(config, &adapter{routes: r, whole: adaptor.ToHTTP(r.Serve)})
 }
 
-// NewWithGroup is New for routes in a group of r, with the group's prefix and middleware. The paths in the OpenAPI document
-// don't have the prefix: add it to config.Servers for readers of the document, as in &huma.Server{URL: "/v1"}.
+// NewWithGroup is New for routes in a group of r, with the group's prefix and middleware. The paths in the OpenAPI document don't have the
+// prefix: add it to config.Servers, as in &huma.Server{URL: "/v1"}, so that readers of the document find the operations.
 func NewWithGroup(r *router.Router, g *router.Group, config huma.Config) huma.API {
 	return huma.NewAPI(config, &adapter{routes: g, whole: adaptor.ToHTTP(r.Serve)})
 }
@@ -29,11 +29,11 @@ type adapter struct {
 	routes interface {
 		Handle(pattern string, h filo.Handler, middleware ...filo.Middleware) *router.Route
 	}
-	// whole serves the whole router, for requests that tests and huma's autopatch send through the API instead of the network.
+	// whole serves requests with the whole router. Tests and huma's autopatch send such requests through the API instead of the network.
 	whole http.Handler
 }
 
-// Handle registers an operation. It panics where the router's Handle panics.
+// Handle registers an operation. It panics if the router's Handle panics.
 func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 	a.routes.Handle(pattern(op), func(c *filo.Ctx) error {
 		x := &operationContext{c: c, operation: op}
@@ -46,7 +46,7 @@ func (a *adapter) Handle(op *huma.Operation, handler func(huma.Context)) {
 // ServeHTTP serves a net/http request with the router.
 func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.whole.ServeHTTP(w, r) }
 
-// raiseBodyLimit raises the server's limit for the body to the operation's limit, if that is larger. If it is smaller, huma enforces it
+// raiseBodyLimit raises the server's limit for the body to the operation's limit, if that is larger. A smaller limit is enforced by huma
 // itself, with a better answer.
 func raiseBodyLimit(c *filo.Ctx, limit int64) {
 	server := cmp.Or(c.Server().MaxBodyBytes, filo.DefaultMaxBodyBytes)
@@ -70,14 +70,14 @@ func pattern(op *huma.Operation) string {
 		b.WriteString("{" + identifier(name) + "}")
 		rest = behind
 	}
-	// In a pattern of the router, a slash at the end stands for all paths below. In OpenAPI it is only a slash.
+	// In a pattern of the router, a slash at the end matches all paths below. In OpenAPI it matches only itself.
 	if strings.HasSuffix(op.Path, "/") {
 		b.WriteString("{$}")
 	}
 	return b.String()
 }
 
-// identifier returns the router's name for a parameter. OpenAPI allows more characters than Go does, above all "-".
+// identifier returns the router's name for a parameter. OpenAPI allows more characters in names than Go does, mainly "-".
 func identifier(name string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }

@@ -346,7 +346,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// Requests that don't come from the network go through the same router: those of humatest, and those that autopatch makes for PATCH.
+// Requests that don't come from the network pass through the same router: requests of humatest, and those that autopatch makes for PATCH.
 func TestServeHTTP(t *testing.T) {
 	r, api := newAPI()
 	type thing struct {
@@ -370,7 +370,7 @@ func TestServeHTTP(t *testing.T) {
 	}
 }
 
-// A resolver reads and writes through huma's context.
+// resolved is an input with a resolver, which reads and writes through huma's context.
 type resolved struct {
 	text string
 }

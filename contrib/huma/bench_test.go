@@ -19,8 +19,8 @@ type sum struct {
 	}
 }
 
-// BenchmarkOperation measures routing, huma and the operation for a request that was read already: the router is called over
-// and over in the handler of one request. "filo alone" is the same answer without huma.
+// BenchmarkOperation measures routing, huma and the operation, but not reading the request: the handler of a single request calls the router
+// repeatedly. The benchmark "filo alone" sends the same answer without huma.
 func BenchmarkOperation(b *testing.B) {
 	bench := func(name string, h filo.Handler) {
 		b.Run(name, func(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// requestBody reads the request's body, and remembers its error.
+// requestBody reads the request's body, and stores the error with which reading fails.
 type requestBody struct {
 	reader io.Reader
 	err    *filo.HTTPError
@@ -28,14 +28,14 @@ func (b *requestBody) note(err error) {
 	}
 }
 
-// maxWhole is the maximum length in bytes of a response that is sent as a whole.
+// maxWhole is the maximum length in bytes of a response that isn't streamed.
 const maxWhole = 64 << 10
 
 // responseBody is the writer of an operation's response. It implements http.Flusher, and the methods that http.ResponseController and
 // huma's package sse look for.
 type responseBody struct {
 	c *filo.Ctx
-	// stream is nil while everything that was written is in memory.
+	// stream is nil while all written bytes are still in memory.
 	stream *filo.StreamWriter
 }
 
@@ -54,7 +54,7 @@ func (b *responseBody) Write(p []byte) (int, error) {
 // begin switches to streaming. First it sends the bytes that were written so far.
 func (b *responseBody) begin() error {
 	whole, _ := b.c.Response.WholeBody()
-	before := bytes.Clone(whole) // Stream drops it
+	before := bytes.Clone(whole) // Stream drops the body
 	b.stream = b.c.Stream()
 	_, err := b.stream.Write(before)
 	return err
@@ -63,7 +63,7 @@ func (b *responseBody) begin() error {
 // Flush sends the written bytes.
 func (b *responseBody) Flush() { _ = b.FlushError() }
 
-// FlushError is Flush with an error, which says that the client has left or doesn't read.
+// FlushError is Flush, but returns an error if the client has left or doesn't read.
 func (b *responseBody) FlushError() error {
 	if b.stream == nil {
 		if err := b.begin(); err != nil {
@@ -73,7 +73,7 @@ func (b *responseBody) FlushError() error {
 	return b.stream.Flush()
 }
 
-// SetWriteDeadline sets the time by which the client must have taken the written bytes.
+// SetWriteDeadline sets the time by which the client must have read the written bytes.
 func (b *responseBody) SetWriteDeadline(deadline time.Time) error {
 	return b.c.SetWriteDeadline(deadline)
 }

@@ -154,7 +154,7 @@ func TestMultipart(t *testing.T) {
 	}
 }
 
-// streamed registers an operation that writes by itself.
+// streamed registers an operation in which f writes the response.
 func streamed(api huma.API, path string, f func(huma.Context)) {
 	huma.Register(api, huma.Operation{Method: "GET", Path: path}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: f}, nil
@@ -266,7 +266,7 @@ func TestServerSentEvents(t *testing.T) {
 			}
 		}
 	}
-	// The operation learns that the client is gone.
+	// The context of the operation ends, because the client has left.
 	conn.Reset()
 	select {
 	case cause := <-left:
@@ -278,7 +278,7 @@ func TestServerSentEvents(t *testing.T) {
 	}
 }
 
-// Middleware of the router sees what an operation answers with.
+// Middleware of the router sees the answer of an operation.
 func TestMiddlewareSeesTheBody(t *testing.T) {
 	r := router.New()
 	type seen struct {

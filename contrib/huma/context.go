@@ -57,8 +57,8 @@ func (r *requestContext) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// FromContext returns the filo.Ctx of the operation that got ctx, or a context derived from it, and whether there is one. It is
-// lent until the operation returns, and belongs to the operation's goroutine.
+// FromContext returns the filo.Ctx of an operation, and whether there is one. ctx is the context that was passed to the operation, or is
+// derived from it. The filo.Ctx is lent until the operation returns, and may be used only by the operation's goroutine.
 func FromContext(ctx context.Context) (*filo.Ctx, bool) {
 	c, ok := ctx.Value(ctxKey{}).(*filo.Ctx)
 	return c, ok
@@ -82,17 +82,17 @@ func (x *operationContext) Method() string     { return x.c.Method() }
 func (x *operationContext) Host() string       { return middleware.Host(x.c) }
 func (x *operationContext) RemoteAddr() string { return x.c.RemoteAddr().String() }
 
-// escapes encodes the bytes that a request's path may contain but a URI can't. If RawPath has such a byte, url.URL ignores it and encodes
-// the decoded path, in which an encoded slash has become a slash.
+// escapes encodes the bytes that a request's path may contain but a URI can't. If RawPath had such a byte, url.URL would ignore RawPath and
+// encode the decoded path, in which an encoded slash has become a plain slash.
 var escapes = strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", `\`, "%5C", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
 
-// URL returns path and query, and scheme and host only if the client sent them, like a net/http server.
+// URL returns the path and the query, as a net/http server does. It contains scheme and host only if the client sent them in the request target.
 func (x *operationContext) URL() url.URL {
 	if u, err := url.ParseRequestURI(x.c.Request.Target()); err == nil {
 		u.RawPath = escapes.Replace(u.RawPath)
 		return *u
 	}
-	// filo parses targets itself: a target that only net/url refuses still gets a path.
+	// filo parses targets itself, so there is a path even if net/url refuses the target.
 	uri := x.c.Request.URI()
 	return url.URL{Path: uri.Path(), RawPath: escapes.Replace(uri.RawPath()), RawQuery: uri.RawQuery()}
 }
@@ -101,7 +101,7 @@ func (x *operationContext) Param(name string) string  { return x.c.Param(identif
 func (x *operationContext) Query(name string) string  { return x.c.Query(name) }
 func (x *operationContext) Header(name string) string { return x.c.Request.Header.Get(name) }
 
-// EachHeader calls f with the names in net/http's form, whatever case they were sent in.
+// EachHeader calls f with each field. The names have net/http's canonical form, whatever case the client has used.
 func (x *operationContext) EachHeader(f func(name, value string)) {
 	for name, value := range x.c.Request.Header.All() {
 		f(textproto.CanonicalMIMEHeaderKey(string(name)), string(value))
@@ -138,8 +138,8 @@ func (x *operationContext) BodyWriter() io.Writer {
 	return &x.response
 }
 
-// failure returns the error that filo must answer with instead of huma: an error of the request's body that huma has replaced by one of its
-// own, because it doesn't know the status.
+// failure returns the error with which filo must answer instead of huma: an error of reading the request's body that huma has replaced by an
+// error of its own, because huma doesn't know the status.
 func (x *operationContext) failure() error {
 	if x.request.err != nil && x.c.Status() >= 400 && !x.c.Committed() {
 		return x.request.err

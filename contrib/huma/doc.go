@@ -5,9 +5,10 @@
 //
 // The package is a separate module, so that filo doesn't depend on huma.
 //
-// There are three ways to an OpenAPI document. OpenAPI is for handlers of bind.Handler: filo reads, checks and answers, and huma only
-// writes the document. New is for operations written as huma's own functions: huma reads and validates requests, and serves the
-// document. Document is for an API of New that also has plain filo handlers: it adds their description to that API's document.
+// There are three ways to get an OpenAPI document. OpenAPI is for handlers made by bind.Handler: filo reads and checks the requests and
+// answers them, and huma only writes the document. New is for operations that are written for huma: huma reads and validates requests, and
+// serves the document. Document is for an API made by New that also has plain filo handlers: it adds their descriptions to the API's
+// document.
 //
 //	r := router.New()
 //	api := humafilo.New(r, huma.DefaultConfig("My API", "1.0.0"))
@@ -18,30 +19,28 @@
 //	})
 //	filo.ListenAndServe(":8080", r.Serve)
 //
-// Operations are routes like others: the router's middleware covers them, and each has its own handler class.
+// Operations are ordinary routes: the router's middleware covers them, and each has its own handler class.
 //
 // # What operations get
 //
-// The context of an operation is the request's context (filo.Ctx.Context). FromContext returns the filo.Ctx of that context, with the
-// values that middleware has stored. In huma's own middleware and resolvers, use Unwrap. As always, a filo.Ctx is lent until the operation
-// returns.
+// The context of an operation is the request's context (filo.Ctx.Context). FromContext returns the filo.Ctx of that context, with the values
+// that middleware has stored. In huma's own middleware and resolvers, use Unwrap. A filo.Ctx is lent only until the operation returns.
 //
-// Wildcards may have names that are not Go identifiers, as in OpenAPI: filo.Ctx.Param names {user-id} user_id. A path that ends
-// with a slash matches that path alone.
+// Wildcards may have names that are not Go identifiers, as in OpenAPI: filo.Ctx.Param names {user-id} user_id. An operation's path that ends
+// with a slash matches only itself.
 //
-// huma's documents can't contain QUERY: an operation with that method must be Hidden. OpenAPI and DocumentRoutes describe such routes of
-// filo's own.
+// A document that huma makes can't contain QUERY: an operation with that method must be Hidden. Documents of OpenAPI and DocumentRoutes do
+// contain routes with QUERY.
 //
 // # Bodies
 //
-// An operation's MaxBodyBytes overrides the server's limit if it is larger, or negative for no limit. It also applies to
-// multipart forms, which the server's MultipartLimits limit as well. huma has no status for some errors, such as a body that
-// exceeds the server's limit or ends early. They are filo errors (413, 408, 400), and go through the router's middleware to the
-// server's ErrorHandler.
+// An operation's MaxBodyBytes overrides the server's limit if it is larger, or negative for no limit. It also applies to multipart forms,
+// which the server's MultipartLimits limit as well. huma has no status for some errors, such as that of a body that exceeds the server's
+// limit or ends early. Such errors are returned as filo errors (413, 408, 400), through the router's middleware to the server's ErrorHandler.
 //
-// A response of up to 64 KB is sent whole, with its length, and middleware can change the whole body. A longer response is
-// streamed, and so is a response whose writer is flushed: in a huma.StreamResponse the writer is an http.Flusher and has
-// SetWriteDeadline, as huma's package sse expects.
+// A response of up to 64 KB is sent whole, with its length, and middleware can change the whole body. A longer response is streamed, and so
+// is a response whose writer is flushed: the writer of a huma.StreamResponse is an http.Flusher and has SetWriteDeadline, as huma's package
+// sse expects.
 //
 // # filo's own routes
 //
@@ -50,7 +49,7 @@
 //	r.POST("/users", bind.Handler(addUser, bind.Status(201), bind.Doc{Summary: "Add a user"}))
 //	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Users", Version: "1.0.0"}}))
 //
-// DocumentRoutes adds them to your own document.
+// DocumentRoutes adds these routes to your own document.
 //
 // # Documents
 //

@@ -18,7 +18,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// newAPI returns an API without documents, and the router that it is in.
+// newAPI returns an API without documents, and its router.
 func newAPI() (*router.Router, huma.API) {
 	r := router.New()
 	return r, humafilo.New(r, plainConfig())
@@ -30,7 +30,7 @@ func plainConfig() huma.Config {
 	return config
 }
 
-// serve starts a server that is quiet about what tests do wrong on purpose.
+// serve starts a server that doesn't log, since tests provoke errors.
 func serve(t testing.TB, h filo.Handler) *servertest.Server {
 	t.Helper()
 	return servertest.NewServer(t, &filo.Server{Handler: h, Logger: slog.New(slog.DiscardHandler)})

@@ -20,8 +20,8 @@ import (
 	"github.com/filohttp/filo/router"
 )
 
-// OpenAPI returns a handler that serves the document as JSON, with all routes of r that DocumentRoutes describes. The document
-// is made at the first request, when all routes are registered. If it is invalid, the handler returns an error, and so a 500.
+// OpenAPI returns a handler that serves the document as JSON, with all routes of r that DocumentRoutes describes. The document is made at the
+// first request, when all routes are registered. If the document is invalid, the handler returns an error, which is answered with 500.
 //
 //	r.GET("/openapi.json", humafilo.OpenAPI(r, &huma.OpenAPI{Info: &huma.Info{Title: "Shop", Version: "1.0.0"}}))
 func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
@@ -40,25 +40,25 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 	}
 }
 
-// DocumentRoutes adds the routes of r whose handlers bind.Handler has made to an OpenAPI 3.1 document: parameters and bodies
-// with bind's requirements, answers, and errors as problem details. It omits other routes, and the routes of routers that are
-// mounted in r.
+// DocumentRoutes adds to an OpenAPI 3.1 document the routes of r whose handlers were made by bind.Handler. It describes parameters and bodies
+// with bind's requirements, answers, and errors as problem details. It omits other routes, and the routes of routers that are mounted in r.
 //
-// Fields may have huma's tags. minimum, maxLength, pattern, enum and the others that package bind lists hold for requests; doc, example,
-// format and the rest only describe the fields. The rules of contrib/validate are described from the tag validate, so they are written once: required,
-// min, max, len, gt, gte, lt, lte, eq, oneof, unique, dive, and those about strings that JSON Schema knows, such as email, url and uuid. A
-// field whose zero value they refuse is required, unless SetDefaults sets it. The document leaves out other rules, and alternatives such as
-// rgb|hsl.
+// Fields may have huma's tags. minimum, maxLength, pattern, enum and the other tags that package bind lists are also enforced for requests;
+// doc, example, format and the rest only describe the fields. The tag validate of contrib/validate is described, too, so its rules needn't be
+// written twice: required, min, max, len, gt, gte, lt, lte, eq, oneof, unique, dive, and the string formats that JSON Schema has, such as
+// email, url and uuid. A field is required if its rules refuse its zero value, unless SetDefaults sets it. The document leaves out other
+// rules, and alternatives such as rgb|hsl.
 //
 // Defaults come from the input's SetDefaults and from the tag default. The schemas of request bodies have names that end in Input, since
 // requests require fewer fields than answers have. A schema allows unknown members unless all handlers that read it are strict.
 //
-// OpenAPI has QUERY since version 3.2. A document for which no version is set gets 3.2.0 if it describes such a route, and 3.1.0 otherwise.
-// Such a route is an error if an older version is set. huma has no field for its operation, so it is in PathItem.Extensions, under "query".
+// OpenAPI has QUERY since version 3.2. A document without a version gets 3.2.0 if it describes a route with QUERY, and 3.1.0 otherwise. If an
+// older version is set, a route with QUERY is an error. huma has no field for the operation of QUERY, so it is in PathItem.Extensions, under
+// "query".
 //
-// Call it once for a document. The document may have other content, and may be changed afterwards, for example to add a header
-// field to an answer. The error names the route that can't be described, and the reason, such as a field with the tag path whose
-// wildcard the route doesn't have.
+// Call DocumentRoutes once for a document. The document may have other content, and may be changed afterwards, for example to add a header
+// field to an answer. The error names a route that can't be described, and the reason, such as a field with the tag path for which the route
+// has no wildcard.
 func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 	if document.Components == nil {
 		document.Components = &huma.Components{}
@@ -83,7 +83,7 @@ func DocumentRoutes(r *router.Router, document *huma.OpenAPI) error {
 
 const schemaPrefix = "#/components/schemas/"
 
-// inputName is huma's name for a type, with a suffix that keeps inputs apart from outputs.
+// inputName returns huma's name for a type, with a suffix that distinguishes inputs from outputs.
 func inputName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(huma.DefaultSchemaNamer(t, hint), "Input") + "Input"
 }
@@ -108,13 +108,13 @@ type problemDetails struct {
 type documenter struct {
 	document        *huma.OpenAPI
 	outputs, inputs huma.Registry
-	// lenient are the bodies of operations that aren't strict. The schemas in them allow unknown members.
+	// lenient are the schemas of the bodies of operations that aren't strict. They and the schemas in them allow unknown members.
 	lenient []*huma.Schema
-	// defaults are the inputs that have defaults, by the reference to the schema of their bodies.
+	// defaults maps the reference to the schema of a body to the input with its defaults set, for inputs that have defaults.
 	defaults map[string]reflect.Value
 }
 
-// add adds a route. If huma panics, for example about a tag that it can't read, it returns that as an error.
+// add adds a route. If huma panics, for example because it can't parse a tag, add returns the panic as an error.
 func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -145,7 +145,7 @@ func (d *documenter) add(route router.RouteInfo, described bind.Operation) (err 
 	return nil
 }
 
-// addQuery adds an operation of QUERY, which huma doesn't know.
+// addQuery adds an operation of QUERY, a method that huma doesn't support.
 func (d *documenter) addQuery(op *huma.Operation) error {
 	document := d.document
 	document.OpenAPI = cmp.Or(document.OpenAPI, "3.2.0")
@@ -192,7 +192,7 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 			case i < 0 && f.Required:
 				return fmt.Errorf("the input's field %s has the tag path:%q, and the route has no wildcard {%s}", f.Struct.Name, f.Name, f.Name)
 			case i < 0:
-				continue // another route with this input has it
+				continue // the wildcard of another route with this input
 			}
 			wildcards = slices.Delete(wildcards, i, i+1)
 			param.Required = true
@@ -205,7 +205,8 @@ func (d *documenter) parameters(op *huma.Operation, described bind.Operation, wi
 	return nil
 }
 
-// text returns the schema of a field that is bound from text, because bind reads some types from text in a form other than encoding/json's.
+// text returns the schema of a field that is bound from text, because for some types the text that bind parses differs from the text in
+// encoding/json.
 func (d *documenter) text(f bind.Field) *huma.Schema {
 	t := f.Struct.Type
 	for t.Kind() == reflect.Pointer {
@@ -228,14 +229,14 @@ func (d *documenter) text(f bind.Field) *huma.Schema {
 	case layout != "":
 		schema.Format = ""
 	case schema.Format == "date-time-http":
-		schema.Format = "date-time" // bind reads RFC 3339 everywhere
+		schema.Format = "date-time" // bind parses RFC 3339 everywhere
 	}
 	describeRules(schema, f.Struct)
 	schema.PrecomputeMessages()
 	return schema
 }
 
-// body describes the body: an object in JSON, a form, or either.
+// body describes the body: a JSON object, a form, or a choice of the two.
 func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	var members []bind.Field
 	form := &huma.Schema{Type: huma.TypeObject, Properties: make(map[string]*huma.Schema)}
@@ -288,7 +289,7 @@ func (d *documenter) object(described bind.Operation, members []bind.Field) *hum
 	for i, f := range members {
 		_, options, _ := strings.Cut(f.Struct.Tag.Get("json"), ",")
 		required := ""
-		if !f.Required && (len(sourcesOf(described, f)) > 1 || defaultOf(defaults, f.Struct.Name) != nil) { // the fields that come from the body alone
+		if !f.Required && (len(sourcesOf(described, f)) > 1 || defaultOf(defaults, f.Struct.Name) != nil) { // a field that another source or a default can set may be missing in the body
 			required = `required:"false" `
 		}
 		fields[i] = reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: f.Struct.Type,
@@ -324,7 +325,7 @@ func (d *documenter) responses(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// sourcesOf returns which sources can set a field. All kinds of bodies count as one source.
+// sourcesOf returns the sources that can set a field. All kinds of bodies are one source.
 func sourcesOf(described bind.Operation, f bind.Field) (sources []string) {
 	for _, each := range described.Fields {
 		in := strings.Replace(each.In, "form", "body", 1)
@@ -335,13 +336,13 @@ func sourcesOf(described bind.Operation, f bind.Field) (sources []string) {
 	return sources
 }
 
-// demandedOf reports whether the validator refuses a request without this input, which no other source can set.
+// demandedOf reports whether the validator refuses a request without this field, because no other source can set it.
 func demandedOf(described bind.Operation, f bind.Field) bool {
 	return demanded(f.Struct) && len(sourcesOf(described, f)) == 1
 }
 
-// finish adds the inputs' schemas to the document, with the requirements of bind and the validator: huma itself requires all members
-// without omitempty. A schema forbids unknown members if all handlers that read it are strict.
+// finish adds the inputs' schemas to the document. It replaces huma's requirements, which include all members without omitempty, by those of
+// bind and the validator. A schema forbids unknown members if all handlers that read it are strict.
 func (d *documenter) finish() error {
 	schemas := d.outputs.Map()
 	for name, schema := range d.inputs.Map() {
@@ -380,7 +381,7 @@ func (d *documenter) allow(schema *huma.Schema, seen map[*huma.Schema]bool) {
 	}
 }
 
-// demand makes an object's schema require what bind and the validator require. bind treats null as a missing value.
+// demand makes an object's schema require the members that bind and the validator require. bind treats null as a missing value.
 func demand(schema *huma.Schema, t reflect.Type, defaults reflect.Value) {
 	schema.Required = nil
 	for _, f := range reflect.VisibleFields(t) {
@@ -400,7 +401,7 @@ func demand(schema *huma.Schema, t reflect.Type, defaults reflect.Value) {
 	}
 }
 
-// defaultsOf returns an input with its defaults set, invalid if it has none.
+// defaultsOf returns an input with its defaults set, or an invalid Value if the type has no SetDefaults.
 func defaultsOf(t reflect.Type) reflect.Value {
 	input := reflect.New(t)
 	defaulter, ok := input.Interface().(interface{ SetDefaults() })
@@ -411,7 +412,7 @@ func defaultsOf(t reflect.Type) reflect.Value {
 	return input.Elem()
 }
 
-// defaultOf returns the default of the field with the name, nil if it has none.
+// defaultOf returns the default of the field with the name, or nil if it has none.
 func defaultOf(defaults reflect.Value, name string) any {
 	if !defaults.IsValid() {
 		return nil
@@ -453,7 +454,7 @@ func templateOf(path string) (template string, names []string) {
 	return b.String(), names
 }
 
-// closing returns the index of the brace that closes the one at the beginning of text: constraints may contain braces.
+// closing returns the index of the brace that closes the brace at the beginning of text. It counts braces, because constraints may contain them.
 func closing(text string) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {

@@ -83,7 +83,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// documented returns the document of a router's routes, as encoding/json reads it.
+// documented returns the document of a router's routes, as decoded by encoding/json.
 func documented(t *testing.T, r *router.Router) (whole any) {
 	t.Helper()
 	document := info()
@@ -100,7 +100,7 @@ func documented(t *testing.T, r *router.Router) (whole any) {
 	return whole
 }
 
-// The document says what bind does.
+// The document describes how bind reads and checks requests.
 func TestDocumentRoutes(t *testing.T) {
 	whole := documented(t, shop())
 	const people, schemas = "paths /shops/{shop}/people ", "components schemas "
@@ -144,7 +144,7 @@ func TestDocumentRoutes(t *testing.T) {
 	}
 }
 
-// find returns the value to which a way leads in a document, as JSON. A parameter is found by its name.
+// find follows the names in way through a document, and returns the value there as JSON. A parameter is found by its name.
 func find(at any, way ...string) string {
 	for _, step := range way {
 		switch node := at.(type) {
@@ -256,7 +256,7 @@ func TestDocumentRules(t *testing.T) {
 	}
 }
 
-// A document that describes a QUERY has the version 3.2.0, the first one with QUERY. If an older version is set, the route is an error.
+// A document that describes a QUERY has the version 3.2.0, the first version with QUERY. If an older version is set, the route is an error.
 func TestDocumentQUERY(t *testing.T) {
 	r := router.New()
 	r.QUERY("/people", bind.Handler(typed[Address, []Person], bind.Doc{Summary: "Search"}))
@@ -303,7 +303,7 @@ func TestHiddenQUERY(t *testing.T) {
 	}
 }
 
-// A route that can't be described is an error that names the route.
+// A route that can't be described leads to an error that names the route.
 func TestDocumentRoutesMistakes(t *testing.T) {
 	type badTag struct {
 		N int `query:"n" default:"low"`

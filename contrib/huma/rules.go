@@ -11,10 +11,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// The rules in the tag validate of contrib/validate are described here, so that a rule that is checked needn't be written a second time for
+// This file translates the rules in the tag validate of contrib/validate to JSON Schema, so that rules needn't be written a second time for
 // the document. Rules that JSON Schema can't express are left out: the document then allows more than the server does, never less.
 
-// formats are JSON Schema's names for rules about a string as a whole.
+// formats are JSON Schema's names for rules about the format of a string.
 var formats = map[string]string{
 	"email": "email", "url": "uri", "http_url": "uri", "uri": "uri", "uuid": "uuid", "uuid4": "uuid", "hostname": "hostname",
 	"ipv4": "ipv4", "ipv6": "ipv6",
@@ -23,10 +23,10 @@ var formats = map[string]string{
 // patterns are the regular expressions that the validator itself uses for rules about a string's characters.
 var patterns = map[string]string{"alpha": "^[a-zA-Z]+$", "alphanum": "^[a-zA-Z0-9]+$", "number": "^[0-9]+$"}
 
-// oneOfValues splits the values of a oneof like the validator: those with spaces are in quotes.
+// oneOfValues splits the values of a oneof as the validator does: values with spaces are in quotes.
 var oneOfValues = regexp.MustCompile(`'[^']*'|\S+`)
 
-// rulesOf returns a field's rules, such as "min=3". Alternatives, as in "hexcolor|rgb", aren't among them.
+// rulesOf returns a field's rules, such as "min=3". Alternatives such as "hexcolor|rgb" aren't included.
 func rulesOf(f reflect.StructField) (rules []string) {
 	for rule := range strings.SplitSeq(f.Tag.Get("validate"), ",") {
 		if rule == "-" || rule == "" || strings.Contains(rule, "|") {
@@ -45,7 +45,7 @@ func demanded(f reflect.StructField) bool {
 	}
 	for _, rule := range rulesOf(f) {
 		switch name, parameter, _ := strings.Cut(rule, "="); name {
-		case "omitempty", "omitzero", "omitnil", "dive": // the rules after it are for other values, or for the elements
+		case "omitempty", "omitzero", "omitnil", "dive": // the rules after it don't apply to the zero value, or apply to the elements
 			return false
 		case "required":
 			return true
@@ -164,7 +164,7 @@ func describeRule(schema *huma.Schema, t reflect.Type, pointer bool, rule string
 	}
 }
 
-// valueOf returns the value of a rule's parameter, nil if the schema's type isn't known.
+// valueOf returns the value of a rule's parameter, or nil if the schema's type isn't known.
 func valueOf(schema *huma.Schema, text string) any {
 	switch schema.Type {
 	case huma.TypeString:
@@ -184,7 +184,7 @@ func valueOf(schema *huma.Schema, text string) any {
 // describeComparison adds a rule about a number, or about a length.
 func describeComparison(schema *huma.Schema, t reflect.Type, name, parameter string) {
 	if t == reflect.TypeFor[time.Duration]() || t == reflect.TypeFor[time.Time]() {
-		return // the parameter is a duration, or the rule is about now
+		return // the parameter is a duration, or the value is compared with the present time
 	}
 	isNumber := schema.Type == huma.TypeInteger || schema.Type == huma.TypeNumber
 	var lower, upper **int

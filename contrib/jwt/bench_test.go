@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// BenchmarkNew measures the middleware alone: it is called over and over in the handler of one request.
+// BenchmarkNew measures the middleware alone: the handler of a single request calls it repeatedly.
 func BenchmarkNew(b *testing.B) {
 	for _, bm := range []struct {
 		name    string

@@ -8,14 +8,14 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Errors with which requests without a valid token are answered. They are shared: nothing may change them.
+// Errors with which requests without a valid token are answered. All requests share them, so nothing may change them.
 var (
 	errNoToken   = filo.Error(401, "an access token is needed")
 	errTwoTokens = filo.Error(400, "more than one access token")
 	errNotAToken = filo.Error(400, "malformed access token")
 )
 
-// invalidToken is the one error for everything that may be wrong with a token: only the log gets the cause.
+// invalidToken returns the error for an invalid token. The client gets the same answer for every cause; only the log contains the cause.
 func invalidToken(cause error) *filo.HTTPError {
 	return &filo.HTTPError{Status: 401, Detail: "the access token is invalid or has expired", Err: cause}
 }
@@ -42,8 +42,8 @@ func newChallenges(realm string) challenges {
 	}
 }
 
-// refuse adds the challenge that belongs to an error, and returns the error. Errors that say nothing about the token, such as a 503 of the
-// user's code, have no challenge.
+// refuse adds the challenge that belongs to an error, and returns the error. Errors that aren't about the token, such as a 503 that the
+// user's code returns, have no challenge.
 func (v *verifier) refuse(c *filo.Ctx, err *filo.HTTPError) error {
 	challenge := ""
 	switch {

@@ -1,4 +1,4 @@
-// Package jwt lets only requests with a valid JSON Web Token (RFC 7519) through, and gives its claims to the handlers.
+// Package jwt admits only requests with a valid JSON Web Token (RFC 7519), and passes the token's claims to the handlers.
 // github.com/golang-jwt/jwt/v5 parses and verifies the tokens.
 //
 //	go get github.com/filohttp/filo/contrib/jwt@latest
@@ -21,17 +21,17 @@
 //		return c.Text(200, user.Subject)
 //	})
 //
-// The package accepts few tokens, as RFC 8725 advises. It accepts only the named algorithms, each with a key of its own kind,
-// so a public key is never taken for a shared secret. Tokens must expire, unless an option says otherwise. Tokens with critical
-// extensions are refused, since the package understands none.
+// The package accepts few tokens, as RFC 8725 advises. It accepts only the named algorithms, each with a key of the matching type, so a
+// public key is never used as a shared secret. Tokens must expire, unless an option says otherwise. Tokens with critical extensions are
+// refused, since the package understands none.
 //
 // # Keys of an issuer
 //
-// Options.KeyFunc takes the function of github.com/MicahParks/keyfunc/v3, which keeps an issuer's JWK set. The function sees tokens before
-// they are verified. With the defaults of NewDefault, a token whose "kid" isn't in the set makes it fetch the set again, once in five
-// minutes for all clients together. Any client can use up that fetch with a token that has an invented kid. Then, after a change of keys,
-// valid tokens are refused until the set's regular fetch, once an hour. So let it fetch the set more often than the issuer waits between
-// publishing a key and using it, and don't let requests wait for another fetch:
+// Options.KeyFunc can be the function of github.com/MicahParks/keyfunc/v3, which caches an issuer's JWK set. This function is called with
+// tokens that aren't verified yet. With the defaults of NewDefault, a token whose "kid" isn't in the set makes the function fetch the set
+// again, at most once in five minutes for all clients together. Any client can use up that fetch with a token that has an invented kid. Then,
+// after a change of keys, valid tokens are refused until the set's regular fetch, once an hour. So configure it to fetch the set at shorter
+// intervals than the issuer waits between publishing a key and using it, and don't let requests wait for another fetch:
 //
 //	keys, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{"https://login.example.com/jwks.json"}, keyfunc.Override{
 //		RefreshInterval:   5 * time.Minute,                         // each hour by default
@@ -43,8 +43,8 @@
 // # Answers
 //
 // The answers follow RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no token, 401 with
-// "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403 with "insufficient_scope"
-// if Options.Check says so. The log gets the error with the reason why a token was invalid; the client doesn't learn it.
+// "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403 with "insufficient_scope" if
+// Options.Check says so. The reason why a token was invalid is logged, but isn't sent to the client.
 //
 // # Order
 //

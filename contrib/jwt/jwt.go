@@ -12,11 +12,11 @@ import (
 // DefaultMaxTokenBytes is the default of Options.MaxTokenBytes.
 const DefaultMaxTokenBytes = 8 << 10
 
-// RegisteredClaims are the claims that RFC 7519 defines. Embed them in a type of claims, or use them as one.
+// RegisteredClaims are the claims that RFC 7519 defines. Embed them in your type of claims, or use them as the type of claims.
 type RegisteredClaims = gojwt.RegisteredClaims
 
-// Options set which tokens are valid. C is the type of the claims, usually a struct that embeds RegisteredClaims: a pointer to
-// it must implement golang-jwt's Claims. If C also has a method Validate() error, a token is invalid if that returns an error.
+// Options set which tokens are valid. C is the type of the claims, usually a struct that embeds RegisteredClaims. A pointer to C must
+// implement golang-jwt's Claims. If C also has a method Validate() error, a token for which Validate returns an error is invalid.
 type Options[C any] struct {
 	// Algorithms are the accepted algorithms, by their names in RFC 7518 and RFC 8037, such as "ES256". Required; "none" isn't
 	// allowed.
@@ -26,13 +26,14 @@ type Options[C any] struct {
 	// hash (32, 48, 64); an *rsa.PublicKey of 2048 bits or more for RS… and PS…; an *ecdsa.PublicKey on the algorithm's
 	// curve for ES…; and an ed25519.PublicKey for EdDSA. One of Key, Keys and KeyFunc is required.
 	Key any
-	// Keys are several keys, by the "kid" of the tokens that they verify, for example while one key replaces another.
+	// Keys are several keys, by the "kid" of the tokens that they verify, for example while a new key replaces an old one.
 	Keys map[string]any
-	// KeyFunc returns the key for a token that hasn't been verified yet, by its header. It has golang-jwt's type, so key
-	// functions for golang-jwt fit, such as one that keeps a JWK set (see the package's doc for how often it may be fetched). Many requests
-	// call it at once, also with tokens that an attacker has made up. If there is no such key, KeyFunc returns an error of any kind. If it
-	// can't find out whether there is one, it returns an error that wraps a *filo.HTTPError, such as a 503, which becomes the client's
-	// answer. If Algorithms has one of HS…, a []byte that it returns is a shared secret; don't allow those together with other algorithms.
+	// KeyFunc returns the key for a token that hasn't been verified yet, by its header. It has golang-jwt's type, so key functions for
+	// golang-jwt can be used, such as one that caches a JWK set (see the package's doc for how often it should be fetched). Many requests
+	// call it at once, including requests with tokens that an attacker has made up. If there is no such key, KeyFunc must return an error of
+	// any kind. If it can't find out whether there is such a key, it must return an error that wraps a *filo.HTTPError, such as a 503, which
+	// becomes the client's answer. If Algorithms contains one of HS…, a []byte that KeyFunc returns is a shared secret; don't allow HS…
+	// together with other algorithms.
 	KeyFunc gojwt.Keyfunc
 
 	// Issuer is the required value of "iss". If empty, any value is valid.
@@ -58,28 +59,28 @@ type Options[C any] struct {
 	// Cache-Control of "private" (RFC 6750, section 2.3).
 	Query string
 
-	// Optional lets requests without a token through, without claims. An invalid token is still refused.
+	// Optional admits requests without a token; these have no claims. An invalid token is still refused.
 	Optional bool
 	// Realm is the realm that refused clients see. Default "api".
 	Realm string
-	// Check, if set, makes the last decision about a valid token, for example whether it was revoked. Handlers get the same
-	// claims. An error makes the token invalid (401), unless it wraps a *filo.HTTPError: that is the answer, and a 403 is
-	// reported as "insufficient_scope".
+	// Check, if set, makes the last decision about a valid token, for example whether it was revoked. Handlers get the same claims. If Check
+	// returns an error, the token is invalid (401), unless the error wraps a *filo.HTTPError. The client then gets that error, and for a 403
+	// the challenge has the error code "insufficient_scope".
 	Check func(c *filo.Ctx, claims *C) error
 }
 
 // claimsKey is the key of claims of type C.
 type claimsKey[C any] struct{}
 
-// Claims returns the claims of the request's token, and whether there is a token. Inside of New without Optional there is always a token. C
-// must be the type in New's Options.
+// Claims returns the claims of the request's token, and whether there is a token. If Optional isn't set, there is always a token in handlers
+// inside of the middleware. C must be the type in New's Options.
 func Claims[C any](c *filo.Ctx) (*C, bool) {
 	claims, ok := c.Get(claimsKey[C]{}).(*C)
 	return claims, ok
 }
 
-// New returns middleware that lets only requests with a valid token through, or also those without a token if Optional is set.
-// It panics if the options are invalid: without an algorithm, with an unknown one or "none", and with a key that doesn't fit.
+// New returns middleware that admits only requests with a valid token, and requests without a token if Optional is set. It panics if the
+// options are invalid: if Algorithms is empty or contains "none" or an unknown algorithm, or if a key fits none of the algorithms.
 func New[C any, P interface {
 	*C
 	gojwt.Claims
@@ -89,7 +90,7 @@ func New[C any, P interface {
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			if v.cookie != "" {
-				c.Response.Header.AddField(&varyCookie) // otherwise a cache would give the answer to everybody
+				c.Response.Header.AddField(&varyCookie) // otherwise a cache would give the answer to other clients, too
 			}
 			token, err := v.find(c)
 			if err != nil {

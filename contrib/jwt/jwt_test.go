@@ -34,7 +34,7 @@ type user struct {
 	Role string `json:"role,omitempty"`
 }
 
-// Validate is golang-jwt's hook for claims of one's own.
+// Validate is golang-jwt's hook for user-defined claims.
 func (u *user) Validate() error {
 	if u.Role == "ghost" {
 		return errors.New("there are no ghosts")
@@ -55,14 +55,14 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// good are claims that are good for an hour.
+// good returns claims that are valid for an hour.
 func good() *user {
 	return &user{RegisteredClaims: jwt.RegisteredClaims{Subject: "gopher", ExpiresAt: in(time.Hour)}, Role: "admin"}
 }
 
 func in(d time.Duration) *gojwt.NumericDate { return gojwt.NewNumericDate(time.Now().Add(d)) }
 
-// sign makes a token; header has pairs of name and value.
+// sign makes a token. header contains alternating names and values.
 func sign(t testing.TB, algorithm string, key any, claims gojwt.Claims, header ...any) string {
 	t.Helper()
 	token := gojwt.NewWithClaims(gojwt.GetSigningMethod(algorithm), claims)
@@ -76,7 +76,7 @@ func sign(t testing.TB, algorithm string, key any, claims gojwt.Claims, header .
 	return signed
 }
 
-// options returns the options of most tests, a shared secret and nothing else, with changes.
+// options returns the options of most tests, which have only a shared secret, with changes.
 func options(change ...func(*jwt.Options[user])) jwt.Options[user] {
 	o := jwt.Options[user]{Algorithms: []string{"HS256"}, Key: secret}
 	for _, f := range change {
@@ -391,7 +391,7 @@ func TestKeyFuncAndCheck(t *testing.T) {
 	}
 }
 
-// The cause is in the error, for the log.
+// The error contains the cause, for the log.
 func TestTheErrorHasTheCause(t *testing.T) {
 	expired := good()
 	expired.ExpiresAt = in(-time.Hour)
@@ -473,7 +473,7 @@ func TestOptionsAreCopied(t *testing.T) {
 	}
 }
 
-// Whatever is sent, only a token that was signed gets through.
+// For any input, only a token that was signed is accepted.
 func FuzzToken(f *testing.F) {
 	token := sign(f, "HS256", secret, good())
 	for _, seed := range []string{token, "", token[:40], encode(`{"alg":"none"}`) + "..", "a.b.c", token + "=", "\xff", strings.Repeat(".", 100)} {

@@ -12,22 +12,23 @@ import (
 	gojwt "github.com/golang-jwt/jwt/v5"
 )
 
-// minRSABits is the smallest size that RFC 7518, section 3.3, allows.
+// minRSABits is the smallest size of an RSA key that RFC 7518, section 3.3, allows.
 const minRSABits = 2048
 
 // keyring finds the key for a token. It is immutable.
 type keyring struct {
-	// function is the user's KeyFunc, nil if the keys are fixed.
+	// function is Options.KeyFunc, or nil if the keys are fixed.
 	function gojwt.Keyfunc
-	// fixed has a key for each algorithm for which it is meant, so that a token's algorithm can't cause a key to be used for another one.
+	// fixed has the key for each combination of a kid and an algorithm. So a token can't select a key for an algorithm for which the key
+	// isn't intended.
 	fixed map[keyID]any
-	// byKid says that tokens name their key. Otherwise the kid in fixed is "".
+	// byKid says that a token's kid selects the key. Otherwise the kid in fixed is "".
 	byKid bool
 }
 
 type keyID struct{ kid, algorithm string }
 
-// newKeyring panics unless exactly one kind of key is given, each key fits an algorithm, and each algorithm has a key.
+// newKeyring panics unless exactly one of key, keys and function is given, each key fits an algorithm, and each algorithm has a key.
 func newKeyring(algorithms []string, key any, keys map[string]any, function gojwt.Keyfunc) keyring {
 	kinds := 0
 	for _, given := range [...]bool{key != nil, len(keys) > 0, function != nil} {
@@ -74,7 +75,7 @@ func newKeyring(algorithms []string, key any, keys map[string]any, function gojw
 	return ring
 }
 
-// find returns the key to verify a token with, by its header, which an attacker may have made.
+// find returns the key with which to verify a token. It selects the key by the token's header, which an attacker may have made up.
 func (ring *keyring) find(token *gojwt.Token) (any, error) {
 	if ring.function != nil {
 		return ring.function(token)
@@ -90,7 +91,7 @@ func (ring *keyring) find(token *gojwt.Token) (any, error) {
 	return key, nil
 }
 
-// checkKey returns why a key can't verify signatures of a method, nil if it can.
+// checkKey returns the reason why a key can't verify signatures of a method, or nil if it can.
 func checkKey(method gojwt.SigningMethod, key any) error {
 	if _, private := key.(crypto.Signer); private {
 		return fmt.Errorf("%T is private: tokens are verified with its Public()", key)
@@ -126,8 +127,8 @@ func checkKey(method gojwt.SigningMethod, key any) error {
 	return nil
 }
 
-// checkSecret checks a shared secret against RFC 7518, section 3.2. A PEM block is a key of another kind, and often public: anyone who
-// knows it could make tokens.
+// checkSecret checks a shared secret against RFC 7518, section 3.2. It refuses a PEM block, which is a key of another kind and often public:
+// anyone who knows it could make tokens.
 func checkSecret(method *gojwt.SigningMethodHMAC, key any) error {
 	secret, ok := key.([]byte)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// find returns the request's token, "" if it has none. An error means that there are several tokens, or that the text can't be a token.
+// find returns the request's token, or "" if it has none. It returns an error if there are several tokens, or if the text can't be a token.
 func (v *verifier) find(c *filo.Ctx) (string, *filo.HTTPError) {
 	token, err := bearer(&c.Request.Header)
 	if err != nil {
@@ -27,7 +27,7 @@ func (v *verifier) find(c *filo.Ctx) (string, *filo.HTTPError) {
 		}
 	}
 	if token == nil && v.cookie != "" {
-		// An empty cookie counts as none: a server has emptied it, and the browser hasn't dropped it yet.
+		// An empty cookie is treated as missing: a server has emptied it to delete it, and the browser hasn't dropped it yet.
 		if token = c.Request.CookieBytes(v.cookie); len(token) == 0 {
 			return "", nil
 		}
@@ -41,7 +41,7 @@ func (v *verifier) find(c *filo.Ctx) (string, *filo.HTTPError) {
 	return string(token), nil
 }
 
-// bearer returns what follows "Bearer" in Authorization, nil if it isn't there or has another scheme.
+// bearer returns the text after "Bearer" in Authorization, or nil if the field is missing or has another scheme.
 func bearer(header *filo.Header) (token []byte, err *filo.HTTPError) {
 	seen := false
 	for value := range header.Values("Authorization") {
@@ -65,7 +65,7 @@ var (
 	bearerScheme = []byte("Bearer")
 )
 
-// queryToken returns a parameter's value, nil if it isn't there.
+// queryToken returns a parameter's value, or nil if the parameter is missing.
 func queryToken(args *filo.Args, name string) (token []byte, err *filo.HTTPError) {
 	for value := range args.Values(name) {
 		if token != nil {

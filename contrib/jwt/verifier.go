@@ -70,7 +70,7 @@ func newVerifier[C any](options *Options[C]) *verifier {
 	return v
 }
 
-// checkAlgorithms panics if no algorithm is given, or an invalid one. Without the list, a token would itself choose the algorithm (RFC
+// checkAlgorithms panics if the list is empty or has an invalid algorithm. Without the list, a token itself would choose the algorithm (RFC
 // 8725, section 3.1).
 func checkAlgorithms(algorithms []string) {
 	if len(algorithms) == 0 {
@@ -111,7 +111,7 @@ var (
 	errUnknownKey = errors.New("no key for the token's algorithm and kid")
 )
 
-// key is the parser's Keyfunc: it is called before anything is verified, but after the algorithm was found to be allowed.
+// key is the parser's Keyfunc: the parser calls it after checking that the algorithm is allowed, and before verifying anything else.
 func (v *verifier) key(token *gojwt.Token) (any, error) {
 	// RFC 7515, section 4.1.11: a token with an extension that is critical and not understood is invalid.
 	if _, ok := token.Header["crit"]; ok {

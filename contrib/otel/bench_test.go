@@ -17,7 +17,8 @@ import (
 )
 
 // BenchmarkMiddleware measures whole requests, one after the other on one connection. The cost of the middleware is the difference from the
-// requests without it. The connection is either TCP, served by a loop where there are loops, or in memory, served by a worker of its own.
+// requests without it. The connection is either over TCP, served by a loop on systems that support loops, or in memory, served by a worker of
+// its own.
 func BenchmarkMiddleware(b *testing.B) {
 	traced := "Traceparent: 00-" + traceID + "-" + parentID
 	for _, bm := range []struct {
@@ -47,7 +48,7 @@ func meters() *sdkmetric.MeterProvider {
 	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 }
 
-// recording are options for spans that are recorded if the client's are, and dropped when they end.
+// recording returns options for spans that are recorded if the client's span is recorded, and are dropped when they end.
 func recording() *otel.Options {
 	return &otel.Options{
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(dropping{})),

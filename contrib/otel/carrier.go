@@ -2,7 +2,7 @@ package otel
 
 import "github.com/filohttp/filo"
 
-// carrier lets propagators read and write header fields.
+// carrier gives propagators access to header fields.
 type carrier filo.Header
 
 func (h *carrier) header() *filo.Header { return (*filo.Header)(h) }

@@ -12,8 +12,8 @@ import (
 // spanKey is the key of a request's span.
 type spanKey struct{}
 
-// SpanOf returns the request's span, to add attributes and events. Unlike the span in Ctx.Context it costs nothing to get.
-// Without Middleware it is a span that records nothing.
+// SpanOf returns the request's span, to add attributes and events. SpanOf is cheap, whereas Ctx.Context creates a context. Without
+// Middleware, it returns a span that records nothing.
 func SpanOf(c *filo.Ctx) trace.Span {
 	if span, ok := c.Get(spanKey{}).(trace.Span); ok {
 		return span
@@ -30,8 +30,8 @@ func TraceID(c *filo.Ctx) string {
 	return ""
 }
 
-// LogAttributes appends "trace_id" and "span_id" to the attributes of a log record, if the request has a span. It fits the
-// Attributes of middleware.AccessLogOptions. Within Middleware, the logger of Ctx.Logger has both attributes already.
+// LogAttributes appends "trace_id" and "span_id" to the attributes of a log record, if the request has a span. It can be used as Attributes
+// of middleware.AccessLogOptions. Within Middleware, the logger of Ctx.Logger has both attributes already.
 func LogAttributes(c *filo.Ctx, attributes []slog.Attr) []slog.Attr {
 	span := SpanOf(c).SpanContext()
 	if !span.IsValid() {

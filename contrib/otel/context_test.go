@@ -38,7 +38,7 @@ func TestPropagation(t *testing.T) {
 		sentence string
 		fields   []string
 		trusted  bool
-		child    bool // of the client's span
+		child    bool // the span is a child of the client's span
 		linked   bool
 		state    string
 		baggage  string
@@ -119,7 +119,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// In a loop, whose handlers share its goroutine until one may block, contexts are the same as elsewhere.
+// With the loop driver, whose handlers share a goroutine until one may block, contexts are the same as with other drivers.
 func TestLoopDriver(t *testing.T) {
 	const clients, each = 4, 50
 	entered, left := make(chan struct{}), make(chan error, 1)
@@ -194,7 +194,7 @@ func TestAdaptor(t *testing.T) {
 	ctx, outer := tracers.Tracer("outer").Start(t.Context(), "outer")
 	w := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(ctx, "GET", "/users/7", nil)
-	request.Header.Set("Traceparent", "00-"+traceID+"-"+parentID+"-01") // of which the outer span knows
+	request.Header.Set("Traceparent", "00-"+traceID+"-"+parentID+"-01") // the outer span takes it into account
 	h.ServeHTTP(w, request)
 	outer.End()
 	spans := recorder.Ended()
@@ -220,7 +220,7 @@ func TestSamplingIsTheServers(t *testing.T) {
 	}
 }
 
-// A trace that isn't recorded is continued nevertheless.
+// A trace that isn't recorded is nevertheless continued.
 func TestUnsampled(t *testing.T) {
 	ids := make(chan string, 2)
 	o := serve(t, inHandler(func(c *filo.Ctx) error {

@@ -12,12 +12,12 @@
 //		...
 //	})
 //
-// Each request gets a server span, in the request's context, so the handler's own calls become children of it. If the client
-// has sent a trace, the span is its child or links to it: see Options.TrustClients. SpanOf returns the span without the
-// context, to add attributes and events. TraceID and LogAttributes connect metrics and logs to it.
+// Each request gets a server span, in the request's context, so the handler's own calls become children of it. If the client has sent its
+// trace, the span is a child of the client's span or links to it: see Options.TrustClients. SpanOf returns the span without the context, to
+// add attributes and events. TraceID and LogAttributes connect metrics and logs to the span.
 //
 // # Cardinality
 //
-// Names of spans and attributes of metrics have no values that a client could choose. The route is the matched pattern, and the
-// method is a known one or "_OTHER". The host, the path and similar values are attributes of spans only.
+// Names of spans and attributes of metrics have no values that a client could choose. The route is the matched pattern, and the method is a
+// known method or "_OTHER". The host, the path and similar values are attributes of spans only.
 package otel

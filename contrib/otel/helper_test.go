@@ -107,10 +107,10 @@ func serve(t testing.TB, wrap func(filo.Middleware) filo.Handler, change ...func
 	return o
 }
 
-// client is where the tests' requests come from.
+// client is the address from which the tests send requests.
 var client = net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.7:4711"))
 
-// ask sends a request and reads all that comes back, which may be nothing.
+// ask sends a request and reads the whole answer, which may be empty.
 func (o observed) ask(t testing.TB, request, body string, fields ...string) string {
 	t.Helper()
 	c, err := o.Listener.DialFrom(client)
@@ -123,11 +123,11 @@ func (o observed) ask(t testing.TB, request, body string, fields ...string) stri
 		t.Error(err)
 		return ""
 	}
-	raw, _ := io.ReadAll(c) // some requests must get a reset
+	raw, _ := io.ReadAll(c) // ignores the error, since some requests must end with a reset
 	return string(raw)
 }
 
-// spans returns the spans once there are n, all of which have ended.
+// spans waits until n spans have ended, and returns them.
 func (o observed) spans(t testing.TB, n int) []sdktrace.ReadOnlySpan {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
@@ -141,7 +141,7 @@ func (o observed) spans(t testing.TB, n int) []sdktrace.ReadOnlySpan {
 	return o.recorder.Ended()
 }
 
-// metrics returns what was measured, as lines such as `name{key=value,…} count sum`, where the sum of durations is left out.
+// metrics returns the measurements as lines such as `name{key=value,…} count sum`, where the sum of durations is left out.
 func (o observed) metrics(t testing.TB) (lines []string) {
 	t.Helper()
 	var data metricdata.ResourceMetrics

@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// instruments are the metrics. Their attributes are made once, and not for each request.
+// instruments are the metrics. The sets of their attributes are made once, and not for each request.
 type instruments struct {
 	duration                  metric.Float64Histogram
 	active                    metric.Int64UpDownCounter
@@ -55,7 +55,8 @@ func newInstruments(meter metric.Meter, methods []string) instruments {
 	return i
 }
 
-// report tells OpenTelemetry's error handler that an instrument couldn't be made as requested; a replacement is used.
+// report tells OpenTelemetry's error handler that an instrument couldn't be created as requested. OpenTelemetry has returned a replacement,
+// which is used.
 func report(err error) {
 	if err != nil {
 		api.Handle(err)
@@ -92,7 +93,7 @@ func (i *instruments) end(ctx context.Context, c *filo.Ctx, r *route, x *exchang
 	}
 }
 
-// responseSize returns the size of the response's body as sent, -1 if that isn't known yet.
+// responseSize returns the size of the response's body as sent, or -1 if that isn't known yet.
 func responseSize(c *filo.Ctx) int64 {
 	size := c.BytesWritten()
 	switch {
@@ -118,7 +119,7 @@ type setKey struct {
 	result  result
 }
 
-// measurement is a set of attributes in the form that the instruments take.
+// measurement is a set of attributes as the option that the instruments' methods accept.
 type measurement struct{ options []metric.RecordOption }
 
 func (i *instruments) measurement(r *route, key setKey) *measurement {
@@ -163,7 +164,7 @@ func protocolVersion(c *filo.Ctx) string {
 	return version
 }
 
-// errorType returns error.type, "" if there was no error. It is the status if that says enough.
+// errorType returns error.type, or "" if there was no error. For a request that was answered with 5xx, it is the status.
 func errorType(r result, status int) string {
 	switch {
 	case r != resultAnswered:

@@ -83,7 +83,7 @@ func TestMetricsUnits(t *testing.T) {
 			if want := []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}; !slices.Equal(h.DataPoints[0].Bounds, want) {
 				t.Errorf("%s has the bounds %v, want the recommended %v", metric.Name, h.DataPoints[0].Bounds, want)
 			}
-			// The exemplar leads from the duration to the trace.
+			// The exemplar links the duration to the trace.
 			if e := h.DataPoints[0].Exemplars; len(e) != 1 || fmt.Sprintf("%x", e[0].TraceID) != o.spans(t, 1)[0].SpanContext().TraceID().String() {
 				t.Errorf("exemplars %v", e)
 			}
@@ -115,7 +115,7 @@ func TestMetricsActive(t *testing.T) {
 	o.spans(t, 1)
 }
 
-// Values that clients make up are in no attribute of a metric and no name of a span.
+// No attribute of a metric and no name of a span contains values that clients make up.
 func TestMetricsCardinality(t *testing.T) {
 	o := serve(t, around)
 	const n = 100
@@ -140,7 +140,7 @@ func TestMetricsCardinality(t *testing.T) {
 	}
 }
 
-// If a handler sets paths as routes, MaxRoutes of them are distinguished; further ones count as no route.
+// If a handler sets paths as routes, MaxRoutes of them are distinguished. Further paths are recorded as no route.
 func TestMaxRoutes(t *testing.T) {
 	const more = 20
 	o := serve(t, inHandler(func(c *filo.Ctx) error {

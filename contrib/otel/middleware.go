@@ -28,23 +28,24 @@ var defaultMethods = []string{"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT",
 
 // Options are the options of Middleware.
 type Options struct {
-	// TracerProvider, MeterProvider and Propagators say where spans and metrics go, and how the client's trace and baggage are read from
-	// its request. The defaults are OpenTelemetry's global ones at the time of the call, which do nothing unless they were set.
+	// TracerProvider, MeterProvider and Propagators say where spans and metrics go, and how the client's trace and baggage are read from its
+	// request. The defaults are OpenTelemetry's global ones at the time when Middleware is called, which do nothing unless the program has
+	// set them.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
 	Propagators    propagation.TextMapPropagator
 
-	// TrustClients is for servers whose clients are all services of the same operator: the span joins the client's trace, and is recorded
-	// if that trace is. By default the span begins a new trace, with a link to the client's; otherwise any client could have its requests
-	// recorded. Baggage is always read.
+	// TrustClients is for servers whose clients are all services of the same operator: the span joins the client's trace, and is recorded if
+	// that trace is recorded. By default the span begins a new trace, with a link to the client's trace; otherwise any client could have its
+	// requests recorded. Baggage is always read.
 	TrustClients bool
 	// Filter, if set, is called first. A request for which it returns false gets no span and isn't measured.
 	Filter func(c *filo.Ctx) bool
-	// Attributes, if set, is called when the request has been answered. It appends attributes to the span's attributes, and
-	// returns all of them. It isn't called if the span isn't recorded, and must not keep the slice.
+	// Attributes, if set, is called when the request has been answered. It appends attributes to the span's attributes, and returns them all.
+	// It isn't called if the span isn't recorded. It must not keep the slice.
 	Attributes func(c *filo.Ctx, attributes []attribute.KeyValue) []attribute.KeyValue
 
-	// Query records the request's query, url.query. "REDACTED" replaces the values of parameters that usually hold secrets (see
+	// Query records the request's query as url.query. "REDACTED" replaces the values of parameters that usually hold secrets (see
 	// middleware.IsRedacted) and of those in Redact.
 	Query bool
 	// Redact are the names of further parameters whose values aren't recorded.
@@ -56,17 +57,17 @@ type Options struct {
 
 // Middleware gives each request a span, and measures it.
 //
-// The span's name is "{method} {route}", or the method alone if there is no route. The span has the attributes that the
-// conventions require or recommend, and user_agent.original. Its status is an error if the answer was 5xx, or was prevented or broken off,
-// but not for 4xx. An error that was answered with 5xx, and a panic, are exception events. The metrics are http.server.request.duration,
-// http.server.active_requests, http.server.request.body.size and http.server.response.body.size.
+// The span's name is "{method} {route}", or the method alone if there is no route. The span has the attributes that the conventions require
+// or recommend, and user_agent.original. The span's status is an error if the answer had a status of 5xx, was prevented or was broken off,
+// but not if it had 4xx. An error that was answered with 5xx, or a panic, is added as an exception event. The metrics are
+// http.server.request.duration, http.server.active_requests, http.server.request.body.size and http.server.response.body.size.
 //
-// A request ends when its handler returns. A body that Response.SetBodyStream or Ctx.File sends later isn't measured, nor is a
-// chunked request's body. The span and the metrics don't cover a connection after it was hijacked or parked.
+// A request ends when its handler returns. The size of a body that Response.SetBodyStream or Ctx.File sends later isn't measured, nor is the
+// size of a chunked request body. The span and the metrics don't cover a connection after it was hijacked or parked.
 //
-// Put Middleware outside of all handlers and middleware that may answer a request, with Router.Use or around the server's handler, but
-// inside of RealIP, whose address it records. It turns a handler's error into the response, if nothing inside has: see
-// filo.Ctx.RenderError. A panic continues.
+// Put Middleware outside of all handlers and middleware that may answer a request, with Router.Use or around the server's handler, but inside
+// of RealIP, whose address it records. If no middleware inside has rendered a handler's error as the response, Middleware does: see
+// filo.Ctx.RenderError. It doesn't stop panics.
 //
 // Middleware panics if the options are invalid.
 func Middleware(options ...Options) filo.Middleware {
@@ -82,7 +83,7 @@ func Middleware(options ...Options) filo.Middleware {
 	}
 }
 
-// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+// one returns the options that were passed to Middleware, or the zero value if there are none. It panics if there are two.
 func one(options []Options) (o Options) {
 	if len(options) > 1 {
 		panic("otel: Middleware takes one Options at most: set all of them in one")
@@ -99,7 +100,7 @@ type telemetry struct {
 	tracer      trace.Tracer
 	instruments instruments
 	routes      routes
-	secret      map[string]bool // parameters, in lower case
+	secret      map[string]bool // the parameters of Options.Redact, in lower case
 
 	methods      map[string]int // the indexes of methodLabels, except the last one
 	methodLabels []string       // the last one stands for other methods
@@ -136,7 +137,7 @@ type exchange struct {
 	size   int64 // the size of the request's body, -1 if it isn't known
 	result result
 	status int // 0 if there is no answer
-	// cause is the error or panic that has led to the result, nil if none; stack is the panic's.
+	// cause is the error or the panic's value that has led to the result, or nil; stack is the panic's stack.
 	cause any
 	stack []byte
 }
@@ -148,13 +149,13 @@ const (
 	resultAnswered  result = iota
 	resultBrokenOff        // the handler failed after the answer had begun
 	resultAborted          // there is no answer
-	resultLeft             // there is no answer, since the client has left
+	resultLeft             // there is no answer, because the client has left
 )
 
 // errorTypes are the values of error.type for the results. For a 5xx answer, error.type is the status.
 var errorTypes = [...]string{resultBrokenOff: "broken_off", resultAborted: "aborted", resultLeft: ""}
 
-// serve runs the handler within a span, also if that panics or ends its goroutine.
+// serve runs the handler within a span, which it ends even if the handler panics or ends its goroutine.
 func (t *telemetry) serve(c *filo.Ctx, next filo.Handler) (err error) {
 	x := exchange{
 		start: time.Now(), method: t.method(c.Request.MethodBytes()), https: middleware.Scheme(c) == "https",
@@ -200,11 +201,11 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 		}
 		return
 	case c.Hijacked():
-		return // mostly because the client has left
+		return // usually the error of a client that has left
 	case !c.ErrorRendered() && c.Committed() && x.status < 500:
 		x.result = resultBrokenOff
 	case x.status < 500:
-		return // the client's error
+		return // the client has caused the error
 	}
 	x.cause = err
 	if panicError, ok := errors.AsType[*filo.PanicError](err); ok {
@@ -212,7 +213,7 @@ func (x *exchange) returned(c *filo.Ctx, err error) {
 	}
 }
 
-// panicked records a panic that goes on to the server, which answers it with 500 if it can. If value is nil, the handler has ended its
+// panicked records a panic that continues to the server, which answers it with 500 if it can. If value is nil, the handler has ended its
 // goroutine by runtime.Goexit. The server also answers that with 500.
 func (x *exchange) panicked(c *filo.Ctx, value any) {
 	if isAbort(value) {
@@ -237,7 +238,7 @@ func (x *exchange) prevented(c *filo.Ctx) {
 	x.result, x.status = resultAborted, 0
 }
 
-// isAbort reports whether a panic means filo.ErrAbort.
+// isAbort reports whether a panic's value is filo.ErrAbort.
 func isAbort(value any) bool {
 	err, ok := value.(error)
 	return ok && errors.Is(err, filo.ErrAbort)

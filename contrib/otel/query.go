@@ -10,7 +10,7 @@ import (
 
 const redacted = "REDACTED"
 
-// secretParameters are the parameters of the options, in lower case; middleware.IsRedacted knows the others.
+// secretParameters returns the set of the names in Options.Redact, in lower case. middleware.IsRedacted recognizes other secrets.
 func secretParameters(names []string) map[string]bool {
 	set := make(map[string]bool)
 	for _, name := range names {
@@ -19,10 +19,10 @@ func secretParameters(names []string) map[string]bool {
 	return set
 }
 
-// appendRedacted appends a query without the values of the parameters that are secrets.
+// appendRedacted appends a query in which "REDACTED" replaces the values of secret parameters.
 func (t *telemetry) appendRedacted(text, query []byte) []byte {
 	for len(query) > 0 {
-		pair, end := query, bytes.IndexAny(query, "&;") // some upstreams take ";" as the end of a pair
+		pair, end := query, bytes.IndexAny(query, "&;") // some upstreams end a pair at ";", too
 		if end >= 0 {
 			pair = query[:end]
 		}
@@ -44,7 +44,7 @@ func (t *telemetry) appendRedacted(text, query []byte) []byte {
 	return text
 }
 
-// isSecret decodes a name before it compares it.
+// isSecret reports whether a parameter, whose name may be encoded, is secret.
 func (t *telemetry) isSecret(name []byte) bool {
 	text := string(name)
 	if decoded, err := url.QueryUnescape(text); err == nil {

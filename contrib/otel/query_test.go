@@ -41,7 +41,7 @@ func FuzzAppendRedacted(f *testing.F) {
 	})
 }
 
-// What is taken for the server's name has neither brackets nor a port.
+// The recorded server name has neither brackets nor a port.
 func FuzzAppendServer(f *testing.F) {
 	for _, host := range []string{"a", "a:1", "[::1]", "[::1]:80", ":", "[", "]:", "a:99999", "[]:1", "a:b:c"} {
 		f.Add(host)

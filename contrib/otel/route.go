@@ -9,29 +9,29 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// MaxRoutes is the number of routes that a Middleware distinguishes; further ones count as no route. A router has a fixed
-// number of routes, but a program may make routers while it serves.
+// MaxRoutes is the number of routes that a Middleware distinguishes. Requests of further routes are recorded as if they had no route. A
+// router has a fixed number of routes, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
 // route holds the names and attributes that all requests of a route share. They are made once.
 type route struct {
 	path  string   // http.route: the pattern without method and host, "" if there is none
 	names []string // names of spans, by method
-	// sets holds sets of attributes for the metrics; each is made when it is first needed. It is replaced by a copy with one more set,
-	// under routes.mu.
+	// sets holds sets of attributes for the metrics. A set is created when it is first needed: under routes.mu, a copy with one more set then
+	// replaces the map.
 	sets atomic.Pointer[map[setKey]*measurement]
 }
 
-// routes finds them. Looking up a set takes no lock.
+// routes holds the known routes. Looking up a route or a set takes no lock.
 type routes struct {
-	mu sync.Mutex // held while a map is replaced by a copy with one more
+	mu sync.Mutex // held while a map is replaced by a copy with one more entry
 	// known is indexed by the result of Ctx.Route.
 	known atomic.Pointer[map[string]*route]
 }
 
 func (r *routes) init() { r.known.Store(&map[string]*route{}) }
 
-// find returns the route for a pattern, in the form that Ctx.Route returns. Routes beyond the limit count as no route.
+// find returns the route for a pattern, in the form that Ctx.Route returns. Beyond MaxRoutes, it returns the route that stands for none.
 func (r *routes) find(pattern string, methods []string) *route {
 	if found := (*r.known.Load())[pattern]; found != nil {
 		return found
@@ -65,7 +65,7 @@ func newRoute(pattern string, methods []string) *route {
 	return added
 }
 
-// spanName returns the name that the conventions give a span. Unknown methods share one name.
+// spanName returns the span's name by the conventions. Unknown methods share one name.
 func spanName(method, path string) string {
 	if method == semconv.HTTPRequestMethodOther.Value.AsString() {
 		method = "HTTP"

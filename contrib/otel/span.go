@@ -38,7 +38,7 @@ func (m *memory) release() {
 	memories.Put(m)
 }
 
-// begin starts a request's span. It passes all that is known of the request, since the sampler may decide by that.
+// begin starts a request's span. It passes all known attributes of the request, since the sampler may decide by them.
 func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span) {
 	outside := c.Context()
 	ctx := t.options.Propagators.Extract(outside, (*carrier)(&c.Request.Header))
@@ -48,7 +48,7 @@ func (t *telemetry) begin(c *filo.Ctx, x *exchange) (context.Context, trace.Span
 	m.options = append(m.options, serverSpan, trace.WithAttributes(m.attributes...))
 	if client := trace.SpanContextFromContext(ctx); !t.options.TrustClients && client.IsValid() && client.IsRemote() {
 		m.options = append(m.options, trace.WithLinks(trace.Link{SpanContext: client}))
-		// Behind a net/http server the context may already have a span: one that the program itself has made for any client.
+		// Behind a net/http server, the context may already have a span, which the program itself has started and no client can choose.
 		if span := trace.SpanFromContext(outside); span.SpanContext().IsValid() && !span.SpanContext().IsRemote() {
 			ctx = trace.ContextWithSpan(ctx, span)
 		} else {
@@ -128,7 +128,7 @@ func appendText(list []attribute.KeyValue, key attribute.Key, value string) []at
 	return append(list, key.String(value))
 }
 
-// appendServer appends the server's name and port as the client knows them.
+// appendServer appends the server's name and port as in the client's request.
 func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
 	name, port := host[:min(len(host), maxText)], ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[i:], "]") {
@@ -147,7 +147,7 @@ func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
 	return list
 }
 
-// complete adds the attributes, the status and the exception to a span whose request was answered.
+// complete adds to a span what is known only at the end of its request: attributes, the status and the exception.
 func (t *telemetry) complete(c *filo.Ctx, span trace.Span, r *route, x *exchange) {
 	m := memories.Get().(*memory)
 	defer m.release()

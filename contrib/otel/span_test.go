@@ -25,7 +25,7 @@ import (
 const base = "client.address=192.0.2.7,network.peer.address=192.0.2.7,network.peer.port=4711,network.protocol.version=1.1," +
 	"server.address=filo.test,url.scheme=http"
 
-// with returns base with attributes added or replaced. An attribute without a value is left out.
+// with returns base with attributes added or replaced. It removes an attribute whose new value is empty.
 func with(change string) string {
 	values := make(map[string]string)
 	for part := range strings.SplitSeq(base+","+change, ",") {
@@ -120,7 +120,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// If a handler fails because its client has left, its span has no status code of an answer, and isn't marked as an error.
+// If a handler fails because its client has left, its span has no http.response.status_code, and isn't marked as an error.
 func TestClientLeaves(t *testing.T) {
 	clients, ended := make(chan *servertest.Conn, 1), make(chan struct{}, 1)
 	o := serve(t, func(m filo.Middleware) filo.Handler { return watched(clients, ended)(within(m)) })
@@ -131,7 +131,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// exception returns the type and the message of a span's only event, "" if it has none.
+// exception returns the type and the message of a span's only event, or "" if it has none.
 func exception(t *testing.T, span sdktrace.ReadOnlySpan) string {
 	t.Helper()
 	events := span.Events()
@@ -155,7 +155,7 @@ func exception(t *testing.T, span sdktrace.ReadOnlySpan) string {
 	return kind + ": " + message
 }
 
-// The stack of a panic leads to its place in the code, whether it is recovered inside or by the server.
+// The recorded stack of a panic contains the function that has panicked, whether the panic is recovered inside or by the server.
 func TestSpanPanicStack(t *testing.T) {
 	for place, wrap := range map[string]func(filo.Middleware) filo.Handler{
 		"by the server": around,
@@ -188,8 +188,8 @@ func TestSpanGoexit(t *testing.T) {
 	}
 }
 
-// The span's status has a description if the answer was broken off. It has none if the answer's status says what happened (as the
-// conventions require).
+// The span's status has a description if the answer was broken off. It has no description if the answer's status says what happened, as the
+// conventions require.
 func TestSpanStatusDescription(t *testing.T) {
 	o := serve(t, around)
 	o.ask(t, "GET /breaking", "")
@@ -201,7 +201,7 @@ func TestSpanStatusDescription(t *testing.T) {
 	}
 }
 
-// The attributes that a sampler may want are there from the beginning.
+// The attributes that a sampler may need are set when the span starts.
 func TestSpanSampler(t *testing.T) {
 	seen := make(chan string, 1)
 	o := serve(t, around, func(o *otel.Options) {
@@ -238,7 +238,7 @@ func TestSpanHTTP10(t *testing.T) {
 	}
 }
 
-// With RealIP outside, the client's address is the one that RealIP has found, and the peer is still the proxy.
+// With RealIP outside, the client's address is the address that RealIP has found, and the peer's address is still the proxy's.
 func TestSpanBehindProxy(t *testing.T) {
 	proxies := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}, TrustProto: true, TrustHost: true})
 	o := serve(t, func(m filo.Middleware) filo.Handler { return proxies(m(routes().Serve)) })
@@ -341,7 +341,7 @@ func TestDefaults(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// Options are given once, and may be left out.
+// Middleware accepts no options or one Options.
 func TestOptionsOnce(t *testing.T) {
 	otel.Middleware()
 	defer func() {
@@ -352,7 +352,7 @@ func TestOptionsOnce(t *testing.T) {
 	otel.Middleware(otel.Options{}, otel.Options{})
 }
 
-// The span of a request that another server has received by HTTP/3 says so.
+// The span of a request that another server has received over HTTP/3 has HTTP/3 as its protocol.
 func TestSpanHTTP3(t *testing.T) {
 	o := serve(t, around)
 	r := httptest.NewRequest("GET", "/any", nil)

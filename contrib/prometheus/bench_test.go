@@ -44,7 +44,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 	})
 }
 
-// BenchmarkMiddleware measures the middleware alone: it is called over and over in the handler of one request.
+// BenchmarkMiddleware measures the middleware alone: the handler of a single request calls it repeatedly.
 func BenchmarkMiddleware(b *testing.B) {
 	traced := "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, bm := range []struct {
@@ -71,7 +71,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	}
 }
 
-// BenchmarkLabels measures, for comparison, what the labels of one histogram alone would cost.
+// BenchmarkLabels measures, for comparison, the cost of looking up the labels of one histogram.
 func BenchmarkLabels(b *testing.B) {
 	vector := client.NewHistogramVec(client.HistogramOpts{Name: "x", Buckets: client.DefBuckets}, []string{"method", "route", "status"})
 	b.ReportAllocs()

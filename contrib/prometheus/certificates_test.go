@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/contrib/prometheus"
 )
 
-// The gauges tell when a certificate expires, and that another one was refused.
+// The gauges tell when a certificate expires, and that a new certificate was refused.
 func TestCertificates(t *testing.T) {
 	file, end := filepath.Join(t.TempDir(), "both.pem"), time.Now().Add(time.Hour)
 	public, key, err := ed25519.GenerateKey(nil)

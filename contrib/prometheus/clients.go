@@ -1,7 +1,7 @@
 package prometheus
 
-// clientConns is a figure of filo.Server.Clients; it shows whether a client takes many connections. No series is labelled by an address:
-// there are too many.
+// clientConns is a figure of filo.Server.Clients, which shows whether one client holds many connections. The address isn't a label, since
+// there would be too many series.
 var clientConns = describe("filo_client_connections_max", "Open connections of the client that has most.")
 
 func (k *collector) collectClients(out sink) {

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// The gauge has the number of connections of the client that has most, and is 0 without any.
+// The gauge is the number of connections of the client that has most connections, and 0 if there are none.
 func TestCollectorClients(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.NoContent() }, Logger: quiet})
 	registry := client.NewPedanticRegistry()
@@ -20,7 +20,7 @@ func TestCollectorClients(t *testing.T) {
 		c := s.Dial(t)
 		defer c.Close()
 		c.Write([]byte(servertest.Request("GET /", "")))
-		c.Read(make([]byte, 1)) // it is served
+		c.Read(make([]byte, 1)) // the connection is being served
 	}
 	wantLines(t, "three connections", exposed(t, registry), "filo_client_connections_max 3.0")
 }

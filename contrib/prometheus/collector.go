@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// MaxClasses is the number of handler classes that a Collector distinguishes; further ones share the label "_OTHER".
+// MaxClasses is the number of handler classes that a Collector distinguishes; further classes share the label "_OTHER".
 const MaxClasses = 1000
 
 const (
@@ -20,7 +20,7 @@ const (
 	serverClass = "_SERVER"
 )
 
-// The metrics of the server's counts. Descriptions are shared by all collectors of the process, as the metrics' names are.
+// The descriptions of the metrics for the server's figures. All collectors of the process share them, since their metrics have the same names.
 var (
 	connections = describe("filo_connections",
 		"Open connections: idle ones wait for a request, active ones have one, parked ones were taken over by a handler and wait.",
@@ -59,7 +59,7 @@ var (
 		"Calls of a class of handlers whose loop was taken away since they took too long.", "class")
 )
 
-// descs are the descriptions of all that a Collector sends. Only the variables of this package are described, when it is initialised.
+// descs are the descriptions of all metrics that a Collector sends. It is filled only during the initialization of this package's variables.
 var descs []*client.Desc
 
 func describe(name, help string, labels ...string) *client.Desc {
@@ -79,7 +79,8 @@ func (ch sink) count(desc *client.Desc, value uint64, labels ...string) {
 	ch <- client.MustNewConstMetric(desc, client.CounterValue, float64(value), labels...)
 }
 
-// Collector returns a collector of the figures of server.Stats, of the requests of server.Running, and of the clients of server.Clients. It may be registered before the server serves.
+// Collector returns a collector of the figures of server.Stats, of the requests of server.Running, and of the clients of server.Clients. It
+// may be registered before the server begins to serve.
 //
 // The class of the server's handler, which applies until a router finds a route, has the label "_SERVER". The class of requests
 // without a route has the label "no route". Classes with the same name are added up.
@@ -94,7 +95,7 @@ type collector struct {
 	server *filo.Server
 
 	mu sync.Mutex
-	// known are the classes that have a label of their own. They never lose the label, so that no counter decreases. Guarded by mu.
+	// known are the classes that have a label of their own. A class never loses its label, so that no counter decreases. Guarded by mu.
 	known map[string]bool
 }
 
@@ -150,8 +151,8 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	}
 }
 
-// classes returns one entry for each label. If several classes share an entry, it has their sums, and the kind and the median of the
-// slowest one. The entry of classes beyond the limit has no kind and no median.
+// classes returns one entry for each label. If several classes share an entry, it has the sums of their counts, and the kind and the median
+// of the slowest class. The entry of classes beyond the limit has no kind and no median.
 func (k *collector) classes(stats []filo.ClassStats) []filo.ClassStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,5 +192,5 @@ func (k *collector) label(index int, name string) string {
 	return name
 }
 
-// labelValue turns a text of the program into a label: a label that isn't UTF-8 would make the whole scrape fail.
+// labelValue makes a text valid as a label's value: a value that isn't UTF-8 would make the whole scrape fail.
 func labelValue(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -34,7 +34,7 @@ func TestCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text string
-	// The workers have yet to close the earlier connections, and to wait for the next request on this connection.
+	// The workers may not have closed the earlier connections yet, and may not be waiting for this connection's next request yet.
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if text = exposed(t, registry); strings.Contains(text, `filo_connections{state="idle"} 1.0`) &&
 			strings.Contains(text, `filo_connections{state="active"} 0.0`) {
@@ -66,7 +66,7 @@ func TestCollector(t *testing.T) {
 	lint(t, registry)
 }
 
-// A collector may be registered for a server that doesn't serve yet, and several servers can be told apart.
+// A collector may be registered for a server that doesn't serve yet, and labels distinguish several servers.
 func TestCollectorOfIdleServers(t *testing.T) {
 	registry := client.NewPedanticRegistry()
 	for _, name := range []string{"public", "admin"} {
@@ -79,8 +79,7 @@ func TestCollectorOfIdleServers(t *testing.T) {
 		`filo_connections_accepted_total{server="admin"} 0.0`)
 }
 
-// Each limit is exported beside the figure that it limits. Refusals and time-outs have few labels. promtool finds
-// no fault.
+// Each limit is exported together with the figure that it limits. Refusals and time-outs have few labels. promtool reports no error.
 func TestCollectorLimits(t *testing.T) {
 	s := servertest.NewServer(t, &filo.Server{
 		Handler: routes().Serve, Logger: quiet, Driver: filo.DriverBlocking,
@@ -89,7 +88,7 @@ func TestCollectorLimits(t *testing.T) {
 	registry := client.NewPedanticRegistry()
 	registry.MustRegister(prometheus.Collector(s.Config))
 	silent := s.Dial(t)
-	if _, err := io.ReadAll(s.Dial(t)); err != nil { // one connection over MaxConns, unless the first one has ended by then
+	if _, err := io.ReadAll(s.Dial(t)); err != nil { // exceeds MaxConns, unless the first connection has ended by now
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(silent); err != nil {
@@ -148,13 +147,13 @@ func TestCollectorWithoutServer(t *testing.T) {
 	prometheus.Collector(nil)
 }
 
-// Classes are made by the program, but nothing keeps it from making one for each request.
+// Classes are created by the program. A program that creates one for each request must not create a series for each request.
 func TestCollectorClasses(t *testing.T) {
 	const more = 50
 	var n int
 	s := servertest.NewServer(t, &filo.Server{Logger: quiet, Handler: func(c *filo.Ctx) error {
 		name := fmt.Sprintf("class %04d", n)
-		if n%2 == 0 { // every second one shares its name with others
+		if n%2 == 0 { // every second class shares its name with others
 			name = "shared\xff"
 		}
 		n++

@@ -11,16 +11,16 @@
 //	r.GET("/metrics", prometheus.Handler(registry, prometheus.HandlerOptions{Token: token}))
 //
 // Collector exports the server's own figures: connections, workers, leaders, classes of handlers, refusals and time-outs by their reasons,
-// the limits in force, whether the server drains, and the versions that it was built with. It reads them at each scrape, so it costs
-// requests nothing. Hub exports the figures of a hub of events or WebSockets, by a name. Figures exports the figures of a Redis of
-// contrib/redis or of a limit of contrib/failsafe. Middleware measures each request, by method, route and class of status. Handler serves
-// the page that Prometheus scrapes; without a Token only a server with ForOperator shows it.
+// the limits in force, whether the server drains, and the versions that it was built with. It reads these figures at each scrape, so requests
+// pay nothing for them. Hub exports the figures of a hub of events or WebSockets, under a name. Figures exports the figures of a Redis of
+// contrib/redis or of a limit of contrib/failsafe. Middleware measures each request, by method, route and class of status. Handler serves the
+// page that Prometheus scrapes; without a Token only a server with ForOperator shows it.
 //
 // # Cardinality
 //
-// No label has a value that a client sends. A route is the matched pattern and never a path, a method is a known one or
-// "_OTHER", and a status is its class. A request without a route has the route "_UNMATCHED". Collector and Middleware also
-// limit the number of their labels; further routes or classes become "_OTHER".
+// No label has a value that a client sends. The label route is the matched pattern and never a path, the label method is a known method or
+// "_OTHER", and the label status is a class such as "2xx". A request without a route has the route "_UNMATCHED". Collector and Middleware
+// also limit the number of different routes and classes; further ones become "_OTHER".
 //
 // # Names
 //

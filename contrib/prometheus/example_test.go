@@ -39,7 +39,7 @@ func get(server *filo.Server, path string, prefixes ...string) {
 	}
 }
 
-// everybody lets the examples' client see the page: it has no address of this machine.
+// everybody admits the examples' client, whose address isn't one of this machine.
 func everybody(*filo.Ctx) bool { return true }
 
 func ExampleMiddleware() {

@@ -14,17 +14,17 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// exemplarEvery is the minimum time between two exemplars of a bucket. Any exemplar is as good as another, and each takes memory.
+// exemplarEvery is the minimum time between two exemplars of a bucket. More of them would cost memory, and one exemplar is as useful as another.
 const exemplarEvery = time.Second
 
 // durations is the histogram of a series, and the times at which its buckets got their exemplars.
 type durations struct {
 	observer client.Observer
 	bounds   []float64      // upper bounds of the buckets, in seconds
-	last     []atomic.Int64 // for each bucket, on the scale of metrics.since, 0 if never
+	last     []atomic.Int64 // for each bucket, the time of its last exemplar as returned by metrics.since; 0 if it had none
 }
 
-// observe records the duration of a request that was answered at now, on the scale of metrics.since. If an exemplar is due, it calls
+// observe records the duration of a request that was answered at now, a time as returned by metrics.since. If an exemplar is due, it calls
 // labels, which may be nil.
 func (d *durations) observe(c *filo.Ctx, took time.Duration, now int64, labels func(*filo.Ctx) client.Labels) {
 	seconds := took.Seconds()
@@ -39,12 +39,12 @@ func (d *durations) observe(c *filo.Ctx, took time.Duration, now int64, labels f
 	d.observer.Observe(seconds)
 }
 
-// exemplarOf returns the labels for a request, nil for none. It drops labels at which client_golang would panic.
+// exemplarOf returns the labels of the exemplar for a request, or nil for none. It drops labels that would make client_golang panic.
 func exemplarOf(c *filo.Ctx, labelsOf func(*filo.Ctx) client.Labels) client.Labels {
 	labels := labelsOf(c)
 	size := 0
 	for name, value := range labels {
-		// Names must follow the stricter rule, which every format supports.
+		// Label names must follow the stricter legacy rule, which every exposition format supports.
 		if !model.LegacyValidation.IsValidLabelName(name) || value == "" || !utf8.ValidString(value) {
 			return nil
 		}
@@ -56,9 +56,9 @@ func exemplarOf(c *filo.Ctx, labelsOf func(*filo.Ctx) client.Labels) client.Labe
 	return labels
 }
 
-// ClientTrace is an Options.Exemplars for servers whose clients are all services of the same operator. The label "trace_id" has
-// the trace of the client's traceparent (W3C Trace Context), if that marks the trace as recorded. Don't use it with other
-// clients, since they could point the exemplars anywhere.
+// ClientTrace can be used as Options.Exemplars by servers whose clients are all services of the same operator. The label "trace_id" contains
+// the trace id of the client's traceparent (W3C Trace Context), if that field marks the trace as recorded. Don't use it with other clients,
+// since they could point the exemplars anywhere.
 func ClientTrace(c *filo.Ctx) client.Labels {
 	if id := sampledTrace(c.Request.Header.GetBytes("Traceparent")); id != nil {
 		return client.Labels{"trace_id": string(id)}
@@ -66,7 +66,7 @@ func ClientTrace(c *filo.Ctx) client.Labels {
 	return nil
 }
 
-// sampledTrace returns the trace id in a traceparent (W3C Trace Context, section 3.2), nil if that is malformed or says that
+// sampledTrace returns the trace id in a traceparent (W3C Trace Context, section 3.2), or nil if the traceparent is malformed or says that
 // the trace isn't recorded.
 func sampledTrace(value []byte) []byte {
 	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
@@ -74,7 +74,7 @@ func sampledTrace(value []byte) []byte {
 		return nil
 	}
 	version, trace, parent, flags := value[:2], value[3:35], value[36:52], value[53:55]
-	// "ff" is no version. Later versions may add fields after the flags, version 00 may not.
+	// "ff" is no valid version. Later versions may add fields after the flags, but version 00 may not.
 	if !isHex(version) || string(version) == "ff" || len(value) > size && (string(version) == "00" || value[size] != '-') {
 		return nil
 	}

@@ -119,7 +119,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// A bucket asks for one exemplar a second, however many requests there are.
+// Options.Exemplars is called at most once a second for each bucket, however many requests there are.
 func TestExemplarsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

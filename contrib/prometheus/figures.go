@@ -4,15 +4,15 @@ import (
 	client "github.com/prometheus/client_golang/prometheus"
 )
 
-// Source is something with figures of its own, such as the Redis of contrib/redis and the limits of contrib/failsafe.
+// Source is a source of figures, such as the Redis of contrib/redis or a limit of contrib/failsafe.
 type Source interface {
-	// Figures calls yield with each figure. Its labels are names and values in turn. Figures with the same name have the same help, the
-	// same kind and the same label names; a counter only rises.
+	// Figures calls yield with each figure. The labels are alternating names and values. Figures with the same name must have the same help,
+	// the same kind and the same label names. If counts is true, the value must never decrease.
 	Figures(yield func(name, help string, counts bool, value float64, labels ...string))
 }
 
-// Figures returns a collector of the figures of a source. It asks for them at each scrape. Sources with the same figures need different
-// labels, such as those of WrapRegistererWith. Figures panics without a source.
+// Figures returns a collector of the figures of a source. It reads them at each scrape. Sources with the same figures need different labels,
+// which WrapRegistererWith can add. Figures panics without a source.
 func Figures(source Source) client.Collector {
 	if source == nil {
 		panic("prometheus: Figures without a source")

@@ -17,7 +17,7 @@ func (s source) Figures(yield func(name, help string, counts bool, value float64
 	yield("filo_example_size", "Size.", false, 3)
 }
 
-// Figures have the names, kinds and labels that their source says, and several sources are told apart.
+// Figures have the names, kinds and labels that their source states, and labels distinguish several sources.
 func TestFigures(t *testing.T) {
 	registry := client.NewPedanticRegistry()
 	for _, name := range []string{"a", "b\xff"} {

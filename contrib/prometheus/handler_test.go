@@ -110,8 +110,8 @@ func TestHandlerErrors(t *testing.T) {
 	}
 }
 
-// Only clients that the options let in get the metrics, as with package debug: by default clients on this machine, of the operator's
-// server.
+// Only clients that the options admit get the metrics, as with package debug. By default these are clients on the same machine, of a server
+// declared as its operator's.
 func TestHandlerGuard(t *testing.T) {
 	local := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 	away := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))

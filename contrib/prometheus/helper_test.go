@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// exposed returns what a registry has, as OpenMetrics.
+// exposed returns the metrics of a registry, as OpenMetrics.
 func exposed(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
 	format, err := expfmt.NewOpenMetricsFormat("1.0.0")
@@ -31,7 +31,7 @@ func exposed(t testing.TB, registry client.Gatherer) string {
 	return encoded(t, registry, format)
 }
 
-// plain returns what a registry has, as promtool reads it.
+// plain returns the metrics of a registry, in the format that promtool reads.
 func plain(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
 	return encoded(t, registry, expfmt.NewFormat(expfmt.TypeTextPlain))
@@ -53,12 +53,12 @@ func encoded(t testing.TB, registry client.Gatherer, format expfmt.Format) strin
 	return text.String()
 }
 
-// settled waits until no request is in flight, so that all of them are measured, and returns what a registry has then.
+// settled waits until no request is in flight, so that all requests have been measured, and returns the metrics of a registry.
 func settled(t testing.TB, registry client.Gatherer) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if strings.Contains(exposed(t, registry), "http_requests_in_flight 0.0\n") {
-			return exposed(t, registry) // again, since the first text may have figures of several moments
+			return exposed(t, registry) // once more, since the figures of the first text may be from different moments
 		}
 	}
 	t.Fatalf("requests stay in flight:\n%s", exposed(t, registry))
@@ -88,7 +88,7 @@ func lint(t testing.TB, registry client.Gatherer) {
 	}
 }
 
-// labelValues returns the values that a label has in a text.
+// labelValues returns the values of a label in a text of metrics.
 func labelValues(text, label string) map[string]bool {
 	values := make(map[string]bool)
 	for _, match := range regexp.MustCompile(`[{,]`+label+`="((?:[^"\\]|\\.)*)"`).FindAllStringSubmatch(text, -1) {
@@ -165,7 +165,7 @@ func serve(t testing.TB, wrap func(filo.Middleware) filo.Handler, change ...func
 func within(m filo.Middleware) filo.Handler { return routes(m).Serve }
 func around(m filo.Middleware) filo.Handler { return m(routes().Serve) }
 
-// ask sends a request and reads all that comes back, which may be nothing.
+// ask sends a request and reads the whole answer, which may be empty.
 func ask(t testing.TB, s *servertest.Server, request, body string, fields ...string) string {
 	t.Helper()
 	c := s.Dial(t)
@@ -173,7 +173,7 @@ func ask(t testing.TB, s *servertest.Server, request, body string, fields ...str
 	if _, err := io.WriteString(c, servertest.Request(request, body, append(fields, "Connection: close")...)); err != nil {
 		t.Fatal(err)
 	}
-	raw, _ := io.ReadAll(c) // some requests must get a reset
+	raw, _ := io.ReadAll(c) // ignores the error, since some requests must end with a reset
 	return string(raw)
 }
 

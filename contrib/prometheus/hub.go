@@ -6,8 +6,8 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// Hub returns a collector of the figures of a hub: one of package sse, or of contrib/websocket. Its metrics have the label hub with this
-// name, which tells several hubs of a process apart. Hub panics without a hub.
+// Hub returns a collector of the figures of a hub of package sse or of contrib/websocket. Its metrics have the label hub with this name,
+// which distinguishes several hubs of a process. Hub panics without a hub.
 func Hub(name string, hub interface{ Stats() sse.HubStats }) client.Collector {
 	if hub == nil {
 		panic("prometheus: Hub without a hub")

@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// Hubs are told apart by their names, and a name needn't be UTF-8.
+// Hubs are distinguished by their names, and a name needn't be UTF-8.
 func TestHub(t *testing.T) {
 	news, idle := sse.NewHub(), sse.NewHub()
 	registry := client.NewPedanticRegistry()

@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Bad ends of connections and requests, refusals, and the limits that cause them.
+// Connections and requests that failed, timed out or were refused, and the limits that cause this.
 var (
 	acceptFailures  = describe("filo_accept_failures_total", "Times that accepting a connection failed for a while, mostly for lack of descriptors.")
 	handshakeErrors = describe("filo_tls_handshake_errors_total", "TLS handshakes that failed. Those that took too long are time-outs.")
@@ -64,7 +64,7 @@ func collectLimits(out sink, stats *filo.Stats) {
 	for _, each := range [...]struct {
 		kind  string
 		count uint64
-		limit time.Duration // 0 if the server has no such limit, or another element has it
+		limit time.Duration // 0 if the server has no such limit, or if another element contains it
 	}{
 		{"handshake", t.Handshake, 0}, {"silent", t.Silent, 0}, {"head", t.Head, l.ReadHeaderTimeout}, {"idle", t.Idle, l.IdleTimeout},
 		{"body", t.Body, l.ReadTimeout}, {"write", t.Write, l.WriteTimeout}, {"handler", t.Handler, 0}, {"queue", t.Queue, l.QueueTimeout},

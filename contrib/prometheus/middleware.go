@@ -13,8 +13,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// MaxRoutes is the number of routes that a Middleware distinguishes; further ones share the label "_OTHER". A router has a
-// fixed number of routes, but a program may make routers while it serves.
+// MaxRoutes is the number of routes that a Middleware distinguishes; further routes share the label "_OTHER". A router has a fixed number of
+// routes, but a program may make routers while it serves.
 const MaxRoutes = 1000
 
 // unmatched is the label of requests for which no route was found.
@@ -37,18 +37,18 @@ type Options struct {
 	// SizeBuckets are the upper bounds of the sizes of bodies, in bytes. Default 256 B to 64 MB, each four times the one
 	// before. A non-nil empty slice omits the histograms of sizes.
 	SizeBuckets []float64
-	// NativeHistograms also makes the histogram of durations a native one, whose buckets adapt to the observed values, for a
-	// Prometheus that scrapes native histograms. Others still get Buckets.
+	// NativeHistograms also makes the histogram of durations a native one, whose buckets adapt to the observed values, for a Prometheus that
+	// scrapes native histograms. Other scrapers still get Buckets.
 	NativeHistograms bool
 	// Methods are the methods with a label of their own; other methods are "_OTHER". Default the methods of RFC 9110, PATCH and
 	// QUERY.
 	Methods []string
-	// Exemplars returns the labels of an exemplar for an answered request, which links a bucket to one of its traces, or nil
-	// for none. Each bucket of a series gets at most one exemplar a second. Labels that Prometheus doesn't allow, such as those
-	// of over 128 characters together, or with an empty value, are dropped. By default there are none. Take the trace from the
-	// tracer, with TraceID of package contrib/otel, or see ClientTrace.
+	// Exemplars returns the labels of an exemplar for an answered request, which links a bucket to one of its traces, or nil for none. Each
+	// bucket of a series gets at most one exemplar a second. Exemplars are dropped if Prometheus doesn't allow their labels, for example
+	// because a value is empty, or because the labels have more than 128 characters together. By default there are no exemplars. Use the
+	// tracer's trace, by TraceID of package contrib/otel, or see ClientTrace.
 	Exemplars func(c *filo.Ctx) client.Labels
-	// Skip, if set, is called when a request has been answered, and leaves the request out if it returns true, for example a request by
+	// Skip, if set, is called when a request has been answered, and leaves the request out if it returns true, for example a scrape by
 	// Prometheus. Such a request still counts as in flight.
 	Skip func(c *filo.Ctx) bool
 }
@@ -56,19 +56,20 @@ type Options struct {
 // Middleware measures requests:
 //
 //   - http_request_duration_seconds, by method, route and status ("2xx", or "none" if there was no answer), from the call of
-//     the middleware until the handler has returned. Its label paced is "client" if the client may have set the pace, otherwise empty: the
-//     handler has streamed its answer, or the request's body was of more than 64 KB or chunked. Alerts for slow handlers leave these out.
+//     the middleware until the handler has returned. The label paced is "client" if the client may have set the pace, because the handler
+//     has streamed its answer, or because the request's body was chunked or larger than 64 KB. Otherwise it is empty. Alerts for slow
+//     handlers leave requests with "client" out.
 //   - http_requests_in_flight, the running handlers.
 //   - http_request_size_bytes and http_response_size_bytes, by method and route: the bodies, if their size is known when the
-//     handler returns. The size of a chunked request, or of a body that Response.SetBodyStream or Ctx.File will send, isn't.
+//     handler returns. The size of a chunked request body, or of a body that Response.SetBodyStream or Ctx.File will send, isn't known then.
 //   - http_request_panics_total and http_request_errors_total, by method and route. Errors are panics, filo.ErrAbort, and errors of a
-//     handler that were answered with 5xx, or couldn't be because the answer was already being sent. A handler that fails because its
+//     handler that were answered with 5xx, or that couldn't be rendered because the answer had begun. A handler that fails because its
 //     client has left isn't an error: its status is "none".
 //
-// Put Middleware outside of all handlers and middleware that may answer a request: with Router.Use or, to include the answers
-// of middleware around the router, around the server's handler. Inside of a compressing middleware the sizes count the uncompressed bodies.
-// Middleware turns a handler's error into the response, if nothing inside has: see filo.Ctx.RenderError. A panic continues. A handler that
-// switches protocols is measured with the status "1xx".
+// Put Middleware outside of all handlers and middleware that may answer a request: with Router.Use or, to include the answers of middleware
+// around the router, around the server's handler. Inside of a compressing middleware the sizes count the uncompressed bodies. If no
+// middleware inside has rendered a handler's error as the response, Middleware does: see filo.Ctx.RenderError. It doesn't stop panics. A
+// handler that switches protocols is measured with the status "1xx".
 //
 // Middleware panics if the options are invalid, or if the Registerer already has metrics with these names.
 func Middleware(options ...Options) filo.Middleware {
@@ -79,7 +80,7 @@ func Middleware(options ...Options) filo.Middleware {
 	}
 }
 
-// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+// one returns the options that a constructor was given, or the zero value if there are none. It panics if there are two.
 func one[T any](constructor string, options []T) (o T) {
 	if len(options) > 1 {
 		panic("prometheus: " + constructor + " takes its options once at most: set all of them in one")
@@ -121,11 +122,11 @@ func checkBuckets(option string, buckets []float64) {
 	}
 }
 
-// serve runs the handler and measures it, also if that panics or ends its goroutine.
+// serve runs the handler and measures it, even if the handler panics or ends its goroutine.
 func (m *metrics) serve(c *filo.Ctx, next filo.Handler) (err error) {
 	r := measured{start: time.Now(), method: m.method(c.Request.MethodBytes()), size: c.Request.ContentLength()}
 	m.inFlight.Inc()
-	defer m.inFlight.Dec() // behind the rest
+	defer m.inFlight.Dec() // runs after the other deferred functions
 	returned := false
 	defer func() {
 		if returned {
@@ -146,7 +147,7 @@ func (m *metrics) serve(c *filo.Ctx, next filo.Handler) (err error) {
 	return err
 }
 
-// isAbort reports whether a panic means filo.ErrAbort.
+// isAbort reports whether a panic's value is filo.ErrAbort.
 func isAbort(value any) bool {
 	err, ok := value.(error)
 	return ok && errors.Is(err, filo.ErrAbort)
@@ -169,7 +170,7 @@ func (m *metrics) answered(c *filo.Ctx, r *measured, err error) {
 		var panicError *filo.PanicError
 		r.panicked = errors.As(err, &panicError)
 		r.aborted = errors.Is(err, filo.ErrAbort)
-		// A handler that takes the connection over mostly ends with an error because the client has left.
+		// A handler that has taken over the connection usually ends with an error because the client has left.
 		brokenOff := !c.ErrorRendered() && c.Committed() && !c.Hijacked()
 		left := errors.Is(err, filo.ErrClientGone) && !c.ErrorRendered()
 		r.failed = r.panicked || !left && (r.aborted || brokenOff || c.Status() >= 500)
@@ -199,12 +200,12 @@ func (m *metrics) observe(c *filo.Ctx, r *measured) {
 	}
 }
 
-// smallBody is the size up to which a body arrives at once, mostly in the segment of the head or the next few.
+// smallBody is the size up to which a body is assumed to arrive at once, usually in the same segment as the head or in the next few.
 const smallBody = 64 << 10
 
-// paced returns the index of the pacedLabels element for a request. A client may have determined its duration if the handler has streamed
-// the answer, or may have waited for a large body. A time-out may have answered 503 before the handler has returned; the client isn't the
-// cause of that.
+// paced returns the index of the pacedLabels element for a request. The client may have determined the request's duration if the handler has
+// streamed the answer, or may have waited for a large body. If a time-out has answered 503 before the handler returned, the client isn't the
+// cause.
 func paced(c *filo.Ctx, r *measured) int {
 	if c.Committed() && c.Status() < 500 || r.size > smallBody || r.size < 0 {
 		return 1
@@ -212,7 +213,7 @@ func paced(c *filo.Ctx, r *measured) int {
 	return 0
 }
 
-// statusClass returns the index of a status's label; 0 is no answer.
+// statusClass returns the index of a status's label in statusLabels; 0 means no answer.
 func statusClass(c *filo.Ctx, r *measured) int {
 	switch {
 	case c.Committed():
@@ -220,12 +221,12 @@ func statusClass(c *filo.Ctx, r *measured) int {
 	case r.aborted:
 		return 0
 	case r.failed && c.Status() < 500:
-		return 5 // the status that the server makes of a panic
+		return 5 // the server will answer the panic with 500
 	}
 	return c.Status() / 100
 }
 
-// responseSize returns the size of the response's body as sent, -1 if that isn't known yet.
+// responseSize returns the size of the response's body as sent, or -1 if that isn't known yet.
 func responseSize(c *filo.Ctx) int64 {
 	size := c.BytesWritten()
 	switch {

@@ -101,7 +101,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// A panic goes on, so the client gets the same answer as without the middleware.
+// A panic continues through the middleware, so the client gets the same answer as without the middleware.
 func TestMiddlewareAnswers(t *testing.T) {
 	s, _ := serve(t, within)
 	if answer := s.Do(t, "GET /panicking"); answer.Status != 500 {
@@ -155,7 +155,7 @@ func TestMiddlewareInFlight(t *testing.T) {
 	close(leave)
 }
 
-// Values that clients make up are in no label, so a label has only the program's routes and the known methods as values.
+// Labels contain no values that clients make up, only the program's routes and the known methods.
 func TestMiddlewareCardinality(t *testing.T) {
 	s, registry := serve(t, around)
 	for i := range 300 {
@@ -178,7 +178,7 @@ func TestMiddlewareCardinality(t *testing.T) {
 	}
 }
 
-// A handler that takes paths for routes fills the limit, and no more than that.
+// A handler that sets paths as routes creates at most MaxRoutes labels.
 func TestMiddlewareMaxRoutes(t *testing.T) {
 	const more = 100
 	s, registry := serve(t, func(m filo.Middleware) filo.Handler {
@@ -214,7 +214,7 @@ func TestMiddlewareMaxRoutes(t *testing.T) {
 	}
 }
 
-// Whatever a route is called, it stays within its quotes.
+// Special characters in a route are escaped.
 func TestMiddlewareRouteText(t *testing.T) {
 	s, registry := serve(t, func(m filo.Middleware) filo.Handler {
 		return m(func(c *filo.Ctx) error {
@@ -258,7 +258,7 @@ func TestMiddlewareConcurrent(t *testing.T) {
 	}
 }
 
-// In loops, whose handlers share a goroutine until one may block, everything is counted as elsewhere.
+// With the loop driver, whose handlers share a goroutine until one may block, everything is counted as with other drivers.
 func TestLoopDriver(t *testing.T) {
 	const clients, each = 4, 50
 	registry := client.NewPedanticRegistry()

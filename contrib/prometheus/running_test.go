@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A handler that is stuck on a lock is in a series while it is stuck, with its route; afterwards there is none.
+// While a handler is stuck on a lock, there is a series with its route. Afterwards there is none.
 func TestCollectorRunning(t *testing.T) {
 	var lock sync.Mutex
 	r := router.New()

@@ -15,11 +15,11 @@ import (
 // statusLabels are the labels of the classes of status. The first stands for requests without an answer.
 var statusLabels = [...]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-// pacedLabels say whether a slow client may have caused a long duration. To Prometheus, an empty label is a missing one.
+// pacedLabels say whether a slow client may have caused a long duration. Prometheus treats an empty label as missing.
 var pacedLabels = [...]string{"", "client"}
 
-// metrics are the metrics of a Middleware. The series of a request is found by two map lookups without a lock: looking it up by its labels,
-// as client_golang's vectors do, would take longer than all the rest.
+// metrics are the metrics of a Middleware. The series of a request is found by two map lookups without a lock: looking the series up by its
+// labels, as client_golang's vectors do, would take longer than the rest of the measurement.
 type metrics struct {
 	exemplars func(*filo.Ctx) client.Labels
 	skip      func(*filo.Ctx) bool
@@ -37,7 +37,7 @@ type metrics struct {
 	mu sync.Mutex // held while routes is replaced
 	// A new route replaces routes with a copy that has one more entry, up to MaxRoutes.
 	routes atomic.Pointer[map[string]*routeMetrics]
-	// others is for the routes beyond that.
+	// others is for the routes beyond MaxRoutes.
 	others *routeMetrics
 }
 
@@ -89,7 +89,7 @@ func newMetrics(o *Options) *metrics {
 	return m
 }
 
-// since returns a time in nanoseconds, which is never 0.
+// since returns a time in nanoseconds since metrics.start; it is never 0.
 func (m *metrics) since(t time.Time) int64 { return int64(t.Sub(m.start)) + 1 }
 
 func (m *metrics) method(method []byte) int {
@@ -99,7 +99,7 @@ func (m *metrics) method(method []byte) int {
 	return len(m.methods)
 }
 
-// route returns the metrics of a route, as Ctx.Route returns it.
+// route returns the metrics of a route, given the result of Ctx.Route.
 func (m *metrics) route(pattern string) *routeMetrics {
 	routes := *m.routes.Load()
 	if r := routes[pattern]; r != nil {
@@ -139,7 +139,7 @@ func routeLabel(pattern string) string {
 	return labelValue(pattern)
 }
 
-// routeMetrics are the metrics of a route. They are made for each method when it is first used.
+// routeMetrics are the metrics of a route. Those of a method are created when the method is first used.
 type routeMetrics struct {
 	label    string
 	byMethod []atomic.Pointer[series]
@@ -157,7 +157,7 @@ type series struct {
 	durations                 [len(pacedLabels)][len(statusLabels)]atomic.Pointer[durations]
 }
 
-// series returns the series of a method. If two goroutines make them at once, both get the same metrics.
+// series returns the series of a method. If two goroutines create it at once, both get the same metrics.
 func (r *routeMetrics) series(m *metrics, method int) *series {
 	if s := r.byMethod[method].Load(); s != nil {
 		return s

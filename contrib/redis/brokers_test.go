@@ -32,7 +32,7 @@ var kinds = map[string]func(*redisfilo.Redis) broker{
 	"channel": func(r *redisfilo.Redis) broker { return r.Channel("news") },
 }
 
-// eachBroker runs a test with each kind, on a redis-server that is durable.
+// eachBroker runs a test with each kind of broker, on a durable redis-server.
 func eachBroker(t *testing.T, test func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker)) {
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func eachBroker(t *testing.T, test func(t *testing.T, s *redisServer, open func(
 	}
 }
 
-// recorder records the deliveries that a follower was given.
+// recorder records the deliveries that a follower has received.
 type recorder struct {
 	mu   sync.Mutex
 	all  []sse.Delivery
@@ -61,7 +61,7 @@ func (r *recorder) receive(d sse.Delivery) {
 	r.last.Store(d.Number)
 }
 
-// text returns the messages in their order, "gap" for gaps.
+// text returns the messages in order, with "gap" for each gap.
 func (r *recorder) text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +77,7 @@ func (r *recorder) text() string {
 	return strings.Join(texts, " ")
 }
 
-// follow has a recorder follow a broker until the test ends, and waits until it is live.
+// follow makes a recorder follow a broker until the test ends, and waits until the recorder is live.
 func follow(t *testing.T, b broker) *recorder {
 	t.Helper()
 	r := new(recorder)
@@ -113,7 +113,8 @@ func wantText(t *testing.T, r *recorder, want string) {
 	}
 }
 
-// Each process gets each message, in one order and with one number. A process that comes later gets the messages that a stream has kept.
+// All processes get all messages, in the same order and with the same numbers. A process that starts later gets the messages that a stream
+// has stored.
 func TestBrokers(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -147,8 +148,8 @@ func TestBrokers(t *testing.T) {
 	})
 }
 
-// Redis is killed and comes back, while two processes publish. Each message whose Publish has succeeded arrives, once and in order, whether
-// it was sent before or after the kill. With pub/sub, a gap may replace some messages.
+// Redis is killed and restarted while two processes publish. Each message whose Publish has succeeded arrives, once and in order, whether it
+// was sent before or after the kill. With pub/sub, a gap may replace some messages.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -226,7 +227,7 @@ func TestBrokerKilled(t *testing.T) {
 	})
 }
 
-// If Redis hangs and goes on again, no message is lost, and meanwhile the broker says that it isn't connected.
+// If Redis hangs for a time, no message is lost, and during that time the broker reports that it isn't connected.
 func TestBrokerHangs(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -250,7 +251,7 @@ func TestBrokerHangs(t *testing.T) {
 	})
 }
 
-// If Redis loses its data, followers get a gap, and numbers go on rising, even if its clock is behind.
+// If Redis loses its data, followers get a gap, and numbers continue to rise, even if Redis's clock is behind.
 func TestBrokerLosesAll(t *testing.T) {
 	t.Parallel()
 	eachBroker(t, func(t *testing.T, s *redisServer, open func(*redisfilo.Redis) broker) {
@@ -271,8 +272,8 @@ func TestBrokerLosesAll(t *testing.T) {
 	})
 }
 
-// A stream may have lost its oldest messages. A follower that starts then knows only later IDs, and a follower that hasn't read the lost
-// ones gets a gap.
+// A stream may have dropped its oldest messages. A follower that starts afterwards knows only later IDs, and a follower that hasn't read the
+// dropped messages gets a gap.
 func TestStreamTrimmed(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t, false)
@@ -332,7 +333,7 @@ func TestForeignMessages(t *testing.T) {
 	})
 }
 
-// instance is a server with a hub, as one of several processes has it.
+// instance returns a server with a hub, which stands for one of several processes.
 func instance(t *testing.T, s *redisServer) (*sse.Hub, *servertest.Server) {
 	t.Helper()
 	hub := sse.NewHub(sse.HubOptions{Broker: s.connect(redisfilo.Options{}).Stream("news")})
@@ -343,7 +344,7 @@ func instance(t *testing.T, s *redisServer) (*sse.Hub, *servertest.Server) {
 	})
 }
 
-// events reads the stream of an instance from an ID on, until it has got an event with the data.
+// events reads the stream of an instance, beginning after an ID, until it has received an event with the data.
 func events(t *testing.T, s *servertest.Server, lastID, until string) (data []string, id string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", "http://filo.test/", nil)
@@ -380,7 +381,7 @@ func events(t *testing.T, s *servertest.Server, lastID, until string) (data []st
 	return nil, ""
 }
 
-// A client resumes at another instance than before, even at an instance that was started since, and gets each event once.
+// A client that resumes at a different instance, even at one that was started since, gets each event once.
 func TestResumeElsewhere(t *testing.T) {
 	s := startRedis(t, false)
 	hub1, one := instance(t, s)

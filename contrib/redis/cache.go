@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cache returns a cache.Store. With Open, a request whose answer can't be looked up is passed to its handler.
+// Cache returns a cache.Store. With Open, if the lookup of an answer fails, the request is passed to its handler.
 func (r *Redis) Cache(when WhenDown) cache.Store {
 	return &answers{r.store("cache", reading, writing), when}
 }

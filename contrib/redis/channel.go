@@ -14,22 +14,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Channel is a broker for the hubs of package sse and of contrib/websocket, by pub/sub. Redis keeps no messages. The hubs keep histories of
-// their own. So clients may resume at any instance that was connected all the time since they left; at others they get a gap. A hub's
-// Channel holds one connection all the time, in addition to go-redis's PoolSize.
+// Channel is a broker for the hubs of package sse and of contrib/websocket. It uses Redis pub/sub, which stores no messages; each hub keeps
+// its own history. So a client can resume only at an instance that has been connected to Redis ever since the client left; at any other
+// instance the client gets a gap. A hub's Channel permanently holds one connection, in addition to go-redis's PoolSize.
 type Channel struct {
 	follower
 	name, last, once string
 }
 
-// Channel returns the broker with this name. Hubs that use the same name, in whatever process, get each other's messages.
+// Channel returns the broker with this name. Hubs that use the same name, in any process, get each other's messages.
 func (r *Redis) Channel(name string) *Channel {
 	key := r.key("channel", "{"+name+"}")
 	return &Channel{follower: newFollower(r, "channel/"+name), name: key, last: key + ":last", once: key + ":once:"}
 }
 
-// sendMessage sends a message with its number and that of its predecessor. The number is chosen as in appendMessage. ARGV[5] is a number
-// that the message's number must exceed.
+// sendMessage publishes a message with its own number and that of its predecessor. The number is chosen as in appendMessage. ARGV[5] is a
+// number that the message's number must exceed.
 var sendMessage = redis.NewScript(`
 local was = redis.call("GET", KEYS[2])
 if was then return was end
@@ -63,20 +63,20 @@ func (c *Channel) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	c.follow(ctx, s.step, receive)
 }
 
-// subscription is a connection that receives messages. At intervals it asks Redis for the number of the last message, and then pings: a
-// message sent before the ping has arrived before the pong, or is lost.
+// subscription is a connection that receives messages. At intervals it asks Redis for the number of the last message, and then sends a ping.
+// If that message hasn't arrived before the pong, it is lost.
 type subscription struct {
 	*Channel
 	pubsub *redis.PubSub // nil while there is no connection
-	stop   func() bool   // keeps the end of the context from closing the connection
+	stop   func() bool   // cancels the AfterFunc that closes the connection when the context ends
 	pinger *time.Timer
 	sent   atomic.Uint64 // the number of the last message when the last ping was sent
 }
 
-// pingInterval is the maximum time until a loss is noticed.
+// pingInterval is the time between two pings, after which a lost message is noticed.
 const pingInterval = time.Second
 
-// step passes the next arrivals to the reader.
+// step passes the messages that arrive next to the reader.
 func (s *subscription) step(ctx context.Context, f *reader) error {
 	if s.pubsub == nil {
 		if err := s.begin(ctx, f); err != nil {
@@ -103,7 +103,7 @@ func (s *subscription) step(ctx context.Context, f *reader) error {
 	return err
 }
 
-// begin subscribes, and tells the reader which messages it may have missed meanwhile.
+// begin subscribes, and tells the reader which messages it may have missed while it wasn't subscribed.
 func (s *subscription) begin(ctx context.Context, f *reader) error {
 	pubsub := s.client.Subscribe(ctx, s.name)
 	s.pubsub = pubsub
@@ -137,8 +137,8 @@ func (s *subscription) begin(ctx context.Context, f *reader) error {
 	return nil
 }
 
-// check compares the number of a message that must have arrived with the last number that the reader has got. If the reader has a higher
-// number than Redis, Redis has lost its data, and a mark makes numbers continue to rise.
+// check compares the number of a message that must have arrived with the last number that the reader has received. If the reader's number is
+// higher than that of Redis, Redis has lost its data. check then sends a mark with a still higher number, so that numbers continue to rise.
 func (s *subscription) check(ctx context.Context, f *reader, sent uint64) error {
 	if sent > f.last {
 		f.gap(sent)
@@ -153,7 +153,7 @@ func (s *subscription) check(ctx context.Context, f *reader, sent uint64) error 
 	return err
 }
 
-// newest returns the number of the last message, 0 if there was none.
+// newest returns the number of the last message, or 0 if there was none.
 func (s *subscription) newest(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()

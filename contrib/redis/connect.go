@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// go-redis sets a connection up within the time of the call that needs it, with up to four round trips, and closes it if that time runs
-// out. If Redis is slower than a fourth of Options.Timeout, calls alone could never connect again after all connections were lost. So
-// connections are also made in the background, by pings with the limit ConnectTimeout, and stay in the pool.
+// go-redis sets up a connection, with up to four round trips, within the time limit of the call that needs it, and closes the connection if
+// that time runs out. If an answer of Redis takes more than a fourth of Options.Timeout, calls alone could never connect again after all
+// connections were lost. So connections are also made in the background, by pings with the time limit ConnectTimeout, and stay in the pool.
 
 const (
 	// maxConnecting is the maximum number of simultaneous pings for calls that have found no connection.
@@ -19,13 +19,13 @@ const (
 	maxSlow = 64
 	// roundTrips is about how many round trips a new connection takes, including the call that needs it.
 	roundTrips = 4
-	// maxReaching is the maximum number of connections being made while Redis is down. Each may wait in vain, and occupies a place of the
-	// pool.
+	// maxReaching is the maximum number of connections being made while Redis is down. Each of them occupies a place in the pool, and may
+	// never succeed.
 	maxReaching = 8
 )
 
-// reach makes a connection, and waits until Redis has answered on it or ctx ends. When ctx ends, the connection is made nevertheless, and
-// the outage is over as soon as Redis answers.
+// reach makes a connection, and waits until Redis has answered on it or ctx ends. The attempt to connect continues after ctx has ended, and
+// the outage ends as soon as Redis answers.
 func (r *Redis) reach(ctx context.Context) error {
 	reached := make(chan error, 1)
 	if !r.connect(maxReaching, reached) {
@@ -39,8 +39,8 @@ func (r *Redis) reach(ctx context.Context) error {
 	}
 }
 
-// mayConnect reports whether a call may let go-redis make a connection, if it needs one. It may not if that would take too long: each call
-// would make and close a connection in vain, and delay the connections that are made in the background.
+// mayConnect reports whether a call may make go-redis open a connection, if the call needs one. It reports false while connecting takes
+// longer than a call may: each call would open and close a connection in vain, and delay the connections that are made in the background.
 func (r *Redis) mayConnect() bool {
 	if !r.slow.Load() {
 		return true
@@ -59,21 +59,21 @@ func (r *Redis) mayConnect() bool {
 	return false
 }
 
-// connectMissing makes a connection for a call that has found none, unless one was made for that miss already.
+// connectMissing makes a connection for a call that has found none in the pool, unless a connection was already made for this miss.
 func (r *Redis) connectMissing() {
-	// A pool that is too small has no misses: all its connections exist, and calls wait for them.
+	// A pool that is merely too small has no misses: all its connections exist, and calls wait for a free one.
 	pool := r.client.PoolStats()
 	for {
 		seen := r.missed.Load()
 		left := pool.Misses - seen
-		if int32(left) <= 0 { // both counters may have begun again at 0
+		if int32(left) <= 0 { // both counters may have wrapped around to 0
 			return
 		}
 		if r.missed.CompareAndSwap(seen, pool.Misses-min(left-1, maxConnecting)) {
 			break
 		}
 	}
-	// A ping takes a free connection if there is one. So a new connection is made only by one more ping than there are free connections.
+	// A ping uses a free connection if there is one. So it takes one more ping than there are free connections to make a new one.
 	for range pool.IdleConns + 1 {
 		if !r.connect(maxConnecting, nil) {
 			return
@@ -81,9 +81,9 @@ func (r *Redis) connectMissing() {
 	}
 }
 
-// connect starts making a connection, unless limit of them are being made already, and reports whether it has started. It sends the result
-// to reached. If reached is nil, no call waits for the result. Then a failure counts like that of a call, unless Redis has answered
-// meanwhile: while calls may not connect, nothing else would show that Redis is down.
+// connect starts making a connection, unless as many as limit are being made already, and reports whether it has started. It sends the result
+// to reached. If reached is nil, no call waits for the result. In that case a failure is counted like that of a call, unless Redis has
+// answered another call since: while calls may not connect, nothing else would show that Redis is down.
 func (r *Redis) connect(limit int32, reached chan<- error) bool {
 	if r.connecting.Add(1) > limit {
 		r.connecting.Add(-1)
@@ -103,7 +103,7 @@ func (r *Redis) connect(limit int32, reached chan<- error) bool {
 	return true
 }
 
-// ready makes a connection, and requires an answer within the time of a call: a slower Redis can't be used.
+// ready makes a connection, and fails unless Redis then answers within the time limit of a call: a slower Redis can't be used.
 func (r *Redis) ready(ctx context.Context) error {
 	if err := r.ping(ctx, r.options.ConnectTimeout); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (r *Redis) ready(ctx context.Context) error {
 	return err
 }
 
-// tooSlow reports whether a call has too little time to make a connection, if Redis takes so long for an answer.
+// tooSlow reports whether a call has too little time to make a connection, given the time that Redis takes for an answer.
 func (r *Redis) tooSlow(answer time.Duration) bool { return roundTrips*answer > r.options.Timeout }
 
 func (r *Redis) ping(ctx context.Context, limit time.Duration) error {

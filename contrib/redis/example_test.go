@@ -21,7 +21,7 @@ import (
 
 // Two instances count the requests of a client together.
 func ExampleRedis_RateLimits() {
-	kept, err := miniredis.Run() // in a program there is a Redis, such as at localhost:6379
+	kept, err := miniredis.Run() // a real program uses a Redis server, such as at localhost:6379
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -48,7 +48,7 @@ func ExampleRedis_RateLimits() {
 	// 429 Too Many Requests: too many requests: see Retry-After
 }
 
-// An event that one instance publishes reaches the subscribers of all.
+// An event that one instance publishes reaches the subscribers of all instances.
 func ExampleRedis_Stream() {
 	kept, err := miniredis.Run()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // follower is the code that both brokers share.
 type follower struct {
 	*store
-	connected *atomic.Bool // the last read has succeeded
+	connected *atomic.Bool // whether the last read succeeded
 }
 
 func newFollower(r *Redis, name string) follower {
@@ -39,7 +39,7 @@ const (
 	maxPause = time.Second
 )
 
-// follow calls step repeatedly, until ctx ends. After an error it waits, each time longer.
+// follow calls step repeatedly, until ctx ends. After an error it pauses, each time longer.
 func (f *follower) follow(ctx context.Context, step func(context.Context, *reader) error, receive func(sse.Delivery)) {
 	r := &reader{receive: receive, closed: ctx}
 	pause := minPause
@@ -47,7 +47,7 @@ func (f *follower) follow(ctx context.Context, step func(context.Context, *reade
 	failed := false
 	for ctx.Err() == nil {
 		var err error
-		if failed { // a step may have less time than making a connection takes
+		if failed { // the time limit of a step may be too short for making a connection
 			err = f.ready(ctx)
 		}
 		if err == nil {
@@ -75,13 +75,13 @@ func (f *follower) follow(ctx context.Context, step func(context.Context, *reade
 // reader delivers messages to a hub.
 type reader struct {
 	receive func(sse.Delivery)
-	closed  context.Context // the hub's
-	started bool            // the first delivery, which must be a gap, was made
-	live    bool            // the delivery that says so was made
-	last    uint64          // number of the last message that the hub has got, or knows to be missing
+	closed  context.Context // the hub's context
+	started bool            // the first delivery, which must be a gap, has been made
+	live    bool            // the delivery with Live set has been made
+	last    uint64          // the number of the last message that the hub has received, or was told to be missing
 }
 
-// take delivers the next message. It skips a message that the hub has got already.
+// take delivers the next message. It skips a message that the hub has already received.
 func (r *reader) take(e entry) error {
 	if r.closed.Err() != nil {
 		return r.closed.Err()
@@ -105,7 +105,7 @@ func (r *reader) gap(number uint64) {
 	r.receive(sse.Delivery{Gap: true, Number: number})
 }
 
-// goLive tells the hub that all kept messages were delivered.
+// goLive tells the hub that all stored messages have been delivered.
 func (r *reader) goLive() {
 	r.live = true
 	r.receive(sse.Delivery{Live: true})

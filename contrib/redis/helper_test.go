@@ -26,7 +26,7 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silent{})
-	flag.Set("test.parallel", "8") // they wait most of the time, each for a Redis of its own
+	flag.Set("test.parallel", "8") // each test has its own Redis, and waits for it most of the time
 	os.Exit(m.Run())
 }
 
@@ -35,17 +35,17 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// redisServer is a redis-server of the test's own, on a Unix socket.
+// redisServer is a redis-server on a Unix socket that only one test uses.
 type redisServer struct {
 	t      testing.TB
-	path   string // of its program
+	path   string // the path of the program
 	dir    string
 	flags  []string
 	cmd    *exec.Cmd
 	output bytes.Buffer
 }
 
-// startRedis starts a redis-server. It keeps each write if durable is set, and otherwise forgets everything at its end.
+// startRedis starts a redis-server. If durable is set, the server stores each write on disk; otherwise its data is lost when it ends.
 func startRedis(t testing.TB, durable bool) *redisServer {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -55,7 +55,7 @@ func startRedis(t testing.TB, durable bool) *redisServer {
 		}
 		t.Skip("there is no redis-server; `make deps` installs it")
 	}
-	dir, err := os.MkdirTemp("", "redis") // the path of a socket must be short
+	dir, err := os.MkdirTemp("", "redis") // not t.TempDir: the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func startRedis(t testing.TB, durable bool) *redisServer {
 	return s
 }
 
-// start starts the server, again if it was killed, and waits until it answers.
+// start starts the server, or restarts it after kill, and waits until it answers.
 func (s *redisServer) start() {
 	s.t.Helper()
 	s.cmd = exec.Command(s.path, s.flags...)
@@ -90,7 +90,7 @@ func (s *redisServer) signal(signal syscall.Signal) {
 	}
 }
 
-// kill ends the server at once, as a machine does that loses its power.
+// kill ends the server at once, as a power failure does.
 func (s *redisServer) kill() {
 	if s.cmd.ProcessState == nil {
 		s.signal(syscall.SIGKILL)
@@ -105,7 +105,7 @@ func (s *redisServer) client() *redis.Client {
 	})
 }
 
-// connect returns a Redis with a client of its own, as a process has.
+// connect returns a Redis with a client of its own, as if it belonged to another process.
 func (s *redisServer) connect(options redisfilo.Options) *redisfilo.Redis {
 	client := s.client()
 	s.t.Cleanup(func() { client.Close() })
@@ -135,7 +135,7 @@ func within(t *testing.T, f func(c *filo.Ctx)) {
 	s.Do(t, "GET /")
 }
 
-// records has the lines of a log.
+// records collects the lines of a log.
 type records struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed nevertheless, and so perhaps twice.
-// A failure to keep an answer never fails its request; its key is free again after MaxRun of idempotency.Options. With Refuse, a request
-// whose claim gets its answer too late is refused, and its key is released in the background. There is no quota for each scope.
+// Idempotency returns an idempotency.Store. With Open, a request whose key can't be claimed is executed anyway, and so perhaps twice. If an
+// answer can't be stored, its request doesn't fail, and its key is free again after MaxRun of idempotency.Options. With Refuse, a request is
+// refused if Redis answers its claim too late; the key is then released in the background. There is no quota for each scope.
 func (r *Redis) Idempotency(when WhenDown) idempotency.Store {
 	return &keys{store: r.store("idempotency", writing), when: when}
 }
@@ -24,18 +24,18 @@ type keys struct {
 	*store
 	when WhenDown
 
-	undoing atomic.Int32 // claims that are being undone
+	undoing atomic.Int32 // the number of claims that are being undone
 }
 
 const (
 	// maxUndoing is the maximum number of claims that are being undone at once.
 	maxUndoing = 1000
-	// maxTravel is how long after its call a claim may still arrive at Redis. One that arrives later isn't undone.
+	// maxTravel is how long after its call a claim may still arrive at Redis. A claim that arrives later isn't undone.
 	maxTravel = 3 * time.Second
 )
 
-// A value is the claim's length in a byte, the claim, the fingerprint, the end in milliseconds since 1970, and, once the request is
-// done, a 1 and the answer.
+// A value in Redis consists of the claim's length in a byte, the claim, the fingerprint, the time of expiry in milliseconds since 1970, and,
+// once the request is done, a byte 1 and the answer.
 
 func keyValue(record idempotency.Record) []byte {
 	value := append([]byte{byte(len(record.Claim))}, record.Claim...)
@@ -90,7 +90,7 @@ func (k *keys) Claim(c *filo.Ctx, key string, record idempotency.Record) (idempo
 	if !ok {
 		return idempotency.Record{}, false, fmt.Errorf("redisfilo: the value of %q isn't an idempotency key", k.key("idempotency", key))
 	}
-	// That may be this claim's own: go-redis repeats a command whose answer was lost.
+	// The record that was found may be this claim's own: go-redis repeats a command whose answer was lost.
 	return found, found.Claim == record.Claim, nil
 }
 
@@ -131,8 +131,8 @@ func (k *keys) release(ctx context.Context, key, claim string) (released bool, e
 	return released, err
 }
 
-// undo releases the key of a request that was refused because its claim got no answer in time. Redis may have the claim, or get it
-// after the first attempt to release it. Without undo, repetitions of the request would get 409 until the claim expires.
+// undo releases the key of a request that was refused because its claim got no answer in time. Redis may have stored the claim, or may
+// receive it only after the first attempt to release it. Without undo, repetitions of the request would get 409 until the claim expires.
 func (k *keys) undo(key string, record idempotency.Record) {
 	if k.undoing.Add(1) > maxUndoing {
 		k.undoing.Add(-1)
@@ -152,7 +152,7 @@ func (k *keys) undoAfter(pause time.Duration, key string, record idempotency.Rec
 	})
 }
 
-// unlessOpen returns an error unless the request goes on despite it.
+// unlessOpen returns err, or nil if the request goes on despite err.
 func (k *keys) unlessOpen(err error) error {
 	if k.when.open(err) {
 		return nil

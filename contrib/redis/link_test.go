@@ -9,18 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// link is a network between clients and a Redis: slow, silent, or losing a reply, as a test wants it.
+// link is a network between clients and a Redis. A test can make it slow or silent, or make it lose a reply.
 type link struct {
 	listener net.Listener
-	server   string // path of the socket of Redis
+	server   string // the path of Redis's socket
 
 	mu     sync.Mutex
-	delay  time.Duration // of each direction
-	open   chan struct{} // closed while bytes pass
+	delay  time.Duration // in each direction
+	open   chan struct{} // this channel is closed while bytes may pass
 	losing bool          // the next reply is lost, with its connection
 }
 
-// newLink returns a link to a Redis that is as quick as the machine.
+// newLink returns a link that adds no delay.
 func newLink(t testing.TB, server string) *link {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,7 @@ func newLink(t testing.TB, server string) *link {
 	return l
 }
 
-// client returns a client with a number of connections at most.
+// client returns a client with a maximum number of connections.
 func (l *link) client(t testing.TB, size int) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: l.listener.Addr().String(), ContextTimeoutEnabled: true, PoolSize: size})
 	t.Cleanup(func() { client.Close() })
@@ -58,7 +58,7 @@ func (l *link) slow(d time.Duration) {
 	l.delay = d / 2
 }
 
-// silence begins a time in which nothing passes, or ends it.
+// silence stops all bytes on the link, or lets them pass again.
 func (l *link) silence(silent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *link) serve(client net.Conn) {
 	l.pass(client, server, l.loses)
 }
 
-// pass copies what arrives, later. It ends both connections when one has ended.
+// pass copies bytes from one connection to the other, after the link's delay. It closes both connections when one has ended.
 func (l *link) pass(to, from net.Conn, loses func() bool) {
 	type piece struct {
 		bytes []byte

@@ -14,8 +14,8 @@ import (
 )
 
 // RateLimits returns a ratelimit.Store. Limits with different names count separately. Limits with the same name, of several servers or of
-// several routes, count together; they should have the same limit, window and Burst. Keys are stored as hashes. Redis's clock
-// gives the time. With Open, a request that can't be counted is admitted.
+// several routes, count together; they should have the same limit, window and Burst. Keys are stored as hashes. Time is measured by Redis's
+// clock. With Open, a request that can't be counted is admitted.
 func (r *Redis) RateLimits(name string, when WhenDown) ratelimit.Store {
 	return &rateLimits{r.store("ratelimits/"+name, writing), name, when}
 }
@@ -26,18 +26,18 @@ type rateLimits struct {
 	when WhenDown
 }
 
-// A value begins with the time at which its key has its whole burst again, in microseconds since 1970. The ids of the last calls that
-// have changed the value follow, the newest first, each after a space. By these ids, a call that go-redis has sent again because its
-// reply was lost counts once.
+// A value in Redis begins with the time at which its key has its whole burst again, in microseconds since 1970. The ids of the last calls
+// that have changed the value follow, the newest first, each after a space. Thanks to the ids, a call that go-redis repeats because its reply
+// was lost counts only once.
 
-// keptIDs is how many ids a value keeps. If more calls than that have changed a key meanwhile, a repeated call counts twice.
+// keptIDs is how many ids a value keeps. If more calls than that change a key before a call is repeated, the repeated call counts twice.
 const keptIDs = 8
 
 // idSize is the length of an id, with its space.
 const idSize = 9
 
-// takeRequest is the generic cell rate algorithm, in microseconds. Rounding errors of sums of fractions, which are less than one
-// microsecond, change no decision.
+// takeRequest implements the generic cell rate algorithm, in microseconds. The rounding errors of fractions add up to less than one
+// microsecond, so they change no decision.
 var takeRequest = redis.NewScript(`
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -19,12 +19,12 @@ var ErrDown = errors.New("redisfilo: Redis is unavailable")
 
 // Options configures New. The zero value is valid.
 type Options struct {
-	// Prefix is the prefix of all keys. Applications that share a Redis need different prefixes. "filo:" if empty.
+	// Prefix is the prefix of all keys. Applications that share a Redis need different prefixes. Default "filo:".
 	Prefix string
 	// Timeout limits the time of a call, including its attempts and the wait for a connection, 500 ms if 0.
 	Timeout time.Duration
-	// ConnectTimeout limits the time until a new connection is ready, 5 s if 0. go-redis needs up to four round trips for that. Calls don't
-	// wait for it longer than Timeout: the connection is made in the background, for later calls.
+	// ConnectTimeout limits the time until a new connection is ready, 5 s if 0. go-redis needs up to four round trips for a new connection. A
+	// call waits no longer than Timeout for it; after that, a connection is made in the background, for later calls.
 	ConnectTimeout time.Duration
 	// Logger receives a record when Redis goes down or comes back, slog.Default() if nil.
 	Logger *slog.Logger
@@ -34,9 +34,9 @@ type Options struct {
 type WhenDown int
 
 const (
-	// Refuse answers it with 503 (Service Unavailable).
+	// Refuse answers the request with 503 (Service Unavailable).
 	Refuse WhenDown = iota
-	// Open serves it without the store.
+	// Open serves the request without the store.
 	Open
 )
 
@@ -48,15 +48,15 @@ type Redis struct {
 	check   *store
 
 	connecting atomic.Int32  // connections that are being made in the background
-	missed     atomic.Uint32 // calls without a free connection for which one was made already
-	slow       atomic.Bool   // a call hasn't enough time to make a connection
+	missed     atomic.Uint32 // the misses of the pool for which a connection was already made
+	slow       atomic.Bool   // making a connection takes longer than a call may
 
 	mu     sync.Mutex
 	stores []*store // guarded by mu
 }
 
-// New returns a Redis. The client must have the option ContextTimeoutEnabled, without which go-redis would wait longer than
-// Options.Timeout; New panics otherwise. Close the client yourself, after the server and its hubs are closed.
+// New returns a Redis. The client must have the option ContextTimeoutEnabled, or New panics: without the option, go-redis would wait longer
+// than Options.Timeout. Close the client yourself, after the server and its hubs are closed.
 func New(client redis.UniversalClient, options ...Options) *Redis {
 	var o Options
 	switch len(options) {
@@ -104,7 +104,7 @@ redis.call("SET", KEYS[1], ARGV[1], "PX", 60000)
 return redis.call("GET", KEYS[1])`)
 
 // Check returns an error if Redis doesn't answer, or if it can't be written to, for example because it is full. It writes and reads the key
-// "check", on one node if there are several. It is a check for health.Health.Add.
+// "check", on only one node of a cluster. Pass it to health.Health.Add as a check.
 func (r *Redis) Check(ctx context.Context) error { return r.check.call(ctx, writing, r.proves) }
 
 // proves runs a command that makes Redis write and read.
@@ -179,8 +179,8 @@ func unavailable(why failure, err error) error {
 	}
 }
 
-// outage is ErrDown with the error of Redis or of the connection to it. For the server's log it is a filo.ErrBusy, but without that error's
-// text: otherwise an operator would look for an overload of Redis.
+// outage wraps ErrDown and the error of Redis or of the connection to it. It also wraps filo.ErrBusy, so that the server doesn't log each
+// refusal, but its text doesn't mention that error: otherwise an operator would suspect an overload.
 type outage struct{ cause error }
 
 // Error implements error.

@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as from a visitor without one. A session
-// that can't be saved is an error in any case, since a logout must not seem to have succeeded when it hasn't.
+// Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as if it came from a visitor without a
+// session. Failing to save a session is always an error, since a logout must not seem to have succeeded when it hasn't.
 func (r *Redis) Sessions(when WhenDown) session.Store {
 	return &sessions{r.store("sessions", reading, writing), when}
 }
@@ -23,7 +23,7 @@ type sessions struct {
 	when WhenDown
 }
 
-// sessionHead is the beginning of a session's value: its version, and its end in milliseconds since 1970, 8 bytes each.
+// sessionHead is the length of the head of a session's value: its version, and its time of expiry in milliseconds since 1970, 8 bytes each.
 const sessionHead = 16
 
 // Load implements session.Store.
@@ -76,5 +76,5 @@ func (s *sessions) Delete(c *filo.Ctx, id string) error {
 	return s.ask(c, writing, Refuse, func(ctx context.Context) error { return s.client.Del(ctx, s.key("session", id)).Err() })
 }
 
-// milliseconds returns the time left until t, at least the shortest time after which Redis lets a key expire.
+// milliseconds returns the time left, but at least the shortest lifetime that Redis accepts for a key.
 func milliseconds(until time.Time) int64 { return max(time.Until(until).Milliseconds(), 1) }

@@ -34,7 +34,7 @@ func together(n int, f func() error) int {
 	return int(succeeded.Load())
 }
 
-// figure returns a figure, -1 if there is none.
+// figure returns a figure, or -1 if there is none.
 func figure(r *redisfilo.Redis, name string, labels ...string) float64 {
 	found := -1.0
 	r.Figures(func(each, help string, counts bool, value float64, its ...string) {
@@ -45,8 +45,8 @@ func figure(r *redisfilo.Redis, name string, labels ...string) float64 {
 	return found
 }
 
-// A Redis may take less than Timeout for an answer, but more than that for a new connection. After a silence in which all connections were
-// lost, it is used again, since making a connection may take ConnectTimeout. The brokers' hubs get messages again, too.
+// A Redis may take less than Timeout for an answer, but more than Timeout for a new connection. After a silence in which all connections were
+// lost, such a Redis is used again, since making a connection may take ConnectTimeout. The brokers' hubs get messages again, too.
 func TestSlowRedisComesBack(t *testing.T) {
 	t.Parallel()
 	const delay, calls = 300 * time.Millisecond, 16
@@ -77,7 +77,7 @@ func TestSlowRedisComesBack(t *testing.T) {
 	}
 }
 
-// Calls that wait in vain for one of too few connections don't make an outage, while others are answered.
+// If there are too few connections, calls that wait for one in vain aren't treated as an outage while other calls are answered.
 func TestCrowdedPool(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, false)
@@ -109,8 +109,8 @@ func TestCrowdedPool(t *testing.T) {
 	}
 }
 
-// While Redis is too slow for calls to make connections, they fail at once if none is free. When it is quick again, calls wait for
-// connections.
+// While Redis is too slow for calls to make connections, a call fails at once if no connection is free. When Redis is quick again, calls wait
+// for connections.
 func TestCrowdedSlowPool(t *testing.T) {
 	t.Parallel()
 	const delay, callers = 300 * time.Millisecond, 8
@@ -130,8 +130,8 @@ func TestCrowdedSlowPool(t *testing.T) {
 	})
 }
 
-// While Redis is slow, calls may not connect to it. If it dies then, it still counts as down, since the connections that are made in the
-// background fail.
+// While Redis is slow, calls may not make connections. If Redis dies in that state, it is nevertheless recognized as down, since the
+// connections that are made in the background fail.
 func TestSlowRedisDies(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond
@@ -217,8 +217,8 @@ func TestFullRedis(t *testing.T) {
 	}
 }
 
-// Reading the figures of a Redis that was down or full starts a check: if no other call came for hours, the figures would be wrong for
-// hours.
+// Reading the figures of a Redis that was down or full starts a check: otherwise, if no call used Redis for hours, the figures would be wrong
+// for hours.
 func TestFiguresOfIdle(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, false)
@@ -242,7 +242,7 @@ func TestFiguresOfIdle(t *testing.T) {
 	poll(t, "the figures to say that Redis answers", func() bool { return up("read") == 1 })
 }
 
-// An unlimited number of names, such as a channel for each chat, doesn't make an unlimited number of figures.
+// An unlimited number of names, such as a channel for each chat, doesn't create an unlimited number of figures.
 func TestManyNames(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -264,7 +264,7 @@ func TestManyNames(t *testing.T) {
 	}
 }
 
-// An error about one key or one command doesn't count as a state of Redis.
+// An error about one key or one command isn't treated as a state of Redis.
 func TestOneKeyRefused(t *testing.T) {
 	server := startRedis(t, false)
 	client := server.client()
@@ -284,7 +284,7 @@ func TestOneKeyRefused(t *testing.T) {
 	}
 }
 
-// When a reply is lost, go-redis repeats a command that Redis has executed already. The outcome is the same as if the reply had come.
+// When a reply is lost, go-redis repeats a command that Redis has executed already. The outcome is the same as if the reply had arrived.
 func TestLostReplies(t *testing.T) {
 	server := startRedis(t, false)
 	l := newLink(t, filepath.Join(server.dir, "s"))
@@ -336,7 +336,7 @@ func TestLostReplies(t *testing.T) {
 			{"publish in a stream", "true <nil>", func(string) string { return published(stream.Publish(t.Context(), "t", nil)) }},
 			{"publish in a channel", "true <nil>", func(string) string { return published(channel.Publish(t.Context(), "t", nil)) }},
 		} {
-			if got := step.do("plain"); got != step.want { // it also makes the connection, and loads the script
+			if got := step.do("plain"); got != step.want { // this also makes the connection, and loads the script
 				t.Errorf("%s: %s, want %s", step.name, got, step.want)
 			}
 			l.lose()
@@ -350,7 +350,7 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
-// A claim that reaches Redis although its answer came too late is undone: the request was refused, so its repetition is executed.
+// A claim whose answer arrives too late is undone in Redis, because its request was refused: a repetition of the request must be executed.
 func TestLateClaims(t *testing.T) {
 	t.Parallel()
 	const claims = 10

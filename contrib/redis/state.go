@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// maxFailures is how many calls may fail in a row before others fail at once.
+	// maxFailures is how many calls must fail in a row before further calls fail at once.
 	maxFailures = 5
-	// retryInterval is how often Redis is tried again after that.
+	// retryInterval is the time between two attempts to reach Redis after that.
 	retryInterval = 500 * time.Millisecond
 	// logInterval is the minimum time between two records of the same kind of failure.
 	logInterval = time.Minute
-	// maxLate is how long after its time limit a call may end. One that ends later had to wait for a processor.
+	// maxLate is the longest time by which a call normally exceeds its time limit. A call that ends later had to wait for a processor.
 	maxLate = 50 * time.Millisecond
 )
 
-// access is the kind of a call: it reads from Redis or writes to it.
+// access is the kind of a call, which either reads from Redis or writes to it.
 type access int
 
 const (
 	reading access = iota
 	writing
-	accesses // their number
+	accesses // the number of constants above
 )
 
 // failure is why a call has failed.
@@ -39,28 +39,28 @@ type failure int
 
 const (
 	none        failure = iota
-	timeout             // Redis has answered no call while this one lasted
-	busy                // Redis has answered other calls, so this call got no connection, or got one too late; or this process was paused
+	timeout             // Redis has answered no call since this one began
+	busy                // Redis has answered other calls, but this call got no connection in time; or this process was paused
 	unreachable         // there is no connection
 	full                // Redis has no memory left
-	refused             // another error reply
-	skipped             // the calls before this one have failed
-	failures            // their number
+	refused             // Redis has sent another error reply
+	skipped             // the call wasn't tried, since the calls before it have failed
+	failures            // the number of constants above
 )
 
 var accessNames = [accesses]string{"read", "write"}
 
 var failureNames = [failures]string{timeout: "timeout", busy: "busy", unreachable: "unreachable", full: "full", refused: "refused", skipped: "skipped"}
 
-// state records whether Redis answers, and whether it executes the commands that it gets. After too many failures in a row, it counts as
-// not answering. It logs both.
+// state records whether Redis answers, and whether it executes the commands that it gets. After too many failures in a row, Redis is treated
+// as not answering. state logs when either changes.
 type state struct {
-	start    time.Time    // the zero of all times
+	start    time.Time    // all times are measured from here
 	answered atomic.Int64 // the time of the last answer
 	inARow   atomic.Int32 // calls in a row that got no answer
 	retry    atomic.Int64 // when Redis may be tried again, while it is down
 	verify   atomic.Int64 // when a refused kind of command may be tried again
-	waited   atomic.Int64 // when a call last waited too long for a connection
+	waited   atomic.Int64 // when a call last failed because it waited too long for a connection
 	refuses  [accesses]atomic.Bool
 
 	silent    notice
@@ -83,16 +83,16 @@ func newState(log *slog.Logger) *state {
 	}
 }
 
-// now returns the time in nanoseconds since the state was made; changes of the system's date don't affect it. It is never 0.
+// now returns the time in nanoseconds since the state was created; changes of the system's clock don't affect it. It is never 0.
 func (s *state) now() int64 { return int64(time.Since(s.start)) + 1 }
 
-// down reports whether Redis doesn't answer.
+// down reports whether Redis is treated as not answering.
 func (s *state) down() bool { return s.inARow.Load() >= maxFailures }
 
 // up reports whether Redis answers, and executes commands of this kind of access.
 func (s *state) up(a access) bool { return !s.down() && !s.refuses[a].Load() }
 
-// claim reports true to one caller in each interval: that caller may act.
+// claim returns true to only one caller in each retryInterval: that caller may act.
 func (s *state) claim(next *atomic.Int64) bool {
 	now, due := s.now(), next.Load()
 	return now >= due && next.CompareAndSwap(due, now+int64(retryInterval))
@@ -101,7 +101,7 @@ func (s *state) claim(next *atomic.Int64) bool {
 // succeeded records that a call was answered and executed.
 func (s *state) succeeded(a access) {
 	s.heard()
-	// A script that doesn't have to write contains nothing that a full Redis refuses: only the check proves that Redis writes.
+	// A successful script may have had nothing to write, so that even a full Redis executes it: only Check proves that Redis writes.
 	if a == reading {
 		s.willing(reading)
 	}
@@ -115,12 +115,12 @@ func (s *state) heard() {
 		s.inARow.Store(0)
 	}
 	s.silent.over()
-	if now-s.waited.Load() >= int64(logInterval) { // while some calls wait too long, others get an answer
+	if now-s.waited.Load() >= int64(logInterval) { // not at once, since other calls may still wait too long
 		s.crowded.over()
 	}
 }
 
-// willing records that Redis has executed a command of a kind that it may have refused.
+// willing records that Redis has executed a command of this access, which it may have refused before.
 func (s *state) willing(a access) {
 	if s.refuses[a].Load() {
 		s.refuses[a].Store(false)
@@ -156,11 +156,11 @@ func (s *state) refused(a access, err error) {
 	s.unwilling[a].note(err)
 }
 
-// generalErrors are the errors by which Redis refuses all calls, and not just one.
+// generalErrors are the errors with which Redis refuses calls in general, not a particular call.
 var generalErrors = []string{"OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "BUSY", "ERR max number of clients"}
 
-// isGeneral reports whether a reply is about Redis, rather than about one call. Redis before version 7 puts the error of a script's command
-// into another error.
+// isGeneral reports whether an error reply is about the state of Redis, rather than about one call. Redis before version 7 wraps the error of
+// a script's command in another error.
 func isGeneral(err error) bool {
 	return slices.ContainsFunc(generalErrors, func(code string) bool {
 		return redis.HasErrorPrefix(err, code+" ") || strings.Contains(err.Error(), ": -"+code+" ")
@@ -173,7 +173,7 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// lost records that a broker gets no messages.
+// lost records that a broker can't receive messages.
 func (s *state) lost(err error) {
 	switch {
 	case isDown(err): // the call that failed has already recorded it
@@ -191,9 +191,9 @@ func (s *state) classify(began int64, limit time.Duration, err error) failure {
 	case err == errNoConnection, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return busy
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		// go-redis's error doesn't tell a call that waits for a connection from one that waits for its answer. But while Redis
-		// answers others, it isn't down. And after a pause of this process all calls have exceeded their limits, even if Redis has
-		// answered them.
+		// go-redis's error doesn't distinguish a call that waits for a connection from a call that waits for its answer. But while Redis
+		// answers other calls, it isn't down. And after a pause of this process, all calls have exceeded their limits, even those that Redis
+		// has answered.
 		if s.answered.Load() > began || s.now()-began > int64(limit+maxLate) {
 			return busy
 		}
@@ -207,14 +207,14 @@ func (s *state) classify(began int64, limit time.Duration, err error) failure {
 	return unreachable
 }
 
-// notice logs that something fails, and that it works again, each at most once a minute.
+// notice logs that some operation fails, and that it works again, each at most once a minute.
 type notice struct {
 	log          *slog.Logger
 	level        slog.Level
 	fails, works string
 
 	count atomic.Int64 // failures since the last record
-	told  atomic.Bool  // a failure was logged, and not yet that it works again
+	told  atomic.Bool  // a failure was logged, but not yet the recovery
 
 	mu               sync.Mutex
 	failsAt, worksAt time.Time // the times of the last records; guarded by mu
@@ -229,15 +229,15 @@ func (n *notice) note(err error) {
 	}
 }
 
-// over logs that it works again, if a failure was logged. Less than a minute after the last such record, it leaves that to one of the
-// next calls of over. So the last record isn't about a failure for ever.
+// over logs that the operation works again, if a failure was logged. If the last such record is less than a minute old, over logs nothing,
+// and a later call of over does it. So a failure doesn't remain the last record forever.
 func (n *notice) over() {
 	if n.told.Load() && n.due(&n.worksAt) && n.told.CompareAndSwap(true, false) {
 		n.log.Info(n.works, "failed", n.count.Swap(0))
 	}
 }
 
-// due reports whether the last record of a kind was long enough ago. If so, it counts as made now.
+// due reports whether the last record of a kind is at least logInterval old. If so, due stores the present time as the time of a new record.
 func (n *notice) due(last *time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

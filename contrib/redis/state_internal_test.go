@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Whenever outages begin and end, the last record says that they are over, at most a minute later.
+// Whenever outages begin and end, the last record says that Redis answers again, at most a minute after the last outage.
 func TestNoticeEnds(t *testing.T) {
 	for long := time.Second; long < 2*logInterval; long += time.Second {
 		synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestNoticeEnds(t *testing.T) {
 				n.note(errors.New("no"))
 				time.Sleep(outage)
 				n.over()
-				n.over() // each success says so
+				n.over() // every successful call calls over
 				time.Sleep(10 * time.Second)
 			}
 			time.Sleep(logInterval)
@@ -37,7 +37,8 @@ func TestNoticeEnds(t *testing.T) {
 	}
 }
 
-// After a pause of this process the limits of all calls are over, although Redis may have answered all of them. That is no outage.
+// After a pause of this process, all calls have exceeded their time limits, although Redis may have answered all of them. That isn't treated
+// as an outage.
 func TestPausedProcess(t *testing.T) {
 	for _, test := range []struct {
 		took time.Duration
@@ -60,8 +61,8 @@ func TestPausedProcess(t *testing.T) {
 	}
 }
 
-// While some calls wait too long for a connection, answers to others don't count as the end of that. The end is logged a minute after the
-// last such call.
+// While some calls wait too long for a connection, answers to other calls don't show that this has ended. The end is logged a minute after
+// the last call that waited too long.
 func TestCrowdEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -84,8 +85,8 @@ func TestCrowdEnds(t *testing.T) {
 	})
 }
 
-// A Redis that was slow is known as quick again by the next answer, even if no connection is made: otherwise the calls of the next burst that
-// find no free connection would fail.
+// The next quick answer shows that a slow Redis is quick again, even if no connection is made. Otherwise, in the next burst, calls that find
+// no free connection would fail.
 func TestQuickAgain(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr(), ContextTimeoutEnabled: true})
 	defer client.Close()

@@ -21,8 +21,8 @@ type store struct {
 	errors  [failures]atomic.Uint64
 }
 
-// maxStores is the maximum number of stores with figures of their own. A program may use any number of names, for example one channel for
-// each chat.
+// maxStores is the maximum number of stores with figures of their own. A limit is needed because a program may use any number of names, for
+// example one channel for each chat.
 const maxStores = 100
 
 // store returns the store with this name; all callers that use the name share its figures. Stores beyond the limit share one set of
@@ -46,10 +46,10 @@ func (r *Redis) store(name string, uses ...access) *store {
 	return s
 }
 
-// call calls f, which uses Redis, unless Redis is known to be down. Its error wraps ErrDown, and is a 503.
+// call calls f, which uses Redis, unless Redis is known to be down. If Redis can't be used, the error wraps ErrDown and has the status 503.
 //
-// The call goes on when the client leaves, since it takes little time. So an answer is kept for a client that repeats its request, and a
-// logout takes effect.
+// The call continues when the client has left, since it takes little time. So an answer is stored for a client that will repeat its request,
+// and a logout takes effect.
 func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) error) error {
 	began := time.Now()
 	s.running.Add(1)
@@ -57,7 +57,7 @@ func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) 
 	s.running.Add(-1)
 	s.calls.Add(1)
 	s.took.Add(int64(time.Since(began)))
-	if s != s.check && !s.state.down() { // while it is down, other calls probe it
+	if s != s.check && !s.state.down() { // while Redis is down, other calls probe it
 		s.verify()
 	}
 	if why == none {
@@ -67,7 +67,7 @@ func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) 
 	return unavailable(why, err)
 }
 
-// ask is call for a request, which goes on only if the call succeeds, or if the store is open. A refusal has a Retry-After.
+// ask is call for a request that goes on only if the call succeeds, or if when is Open. If when is Refuse, the 503 gets a Retry-After.
 func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Context) error) error {
 	err := s.call(c.Context(), a, f)
 	if isDown(err) && when == Refuse {
@@ -76,13 +76,13 @@ func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Con
 	return err
 }
 
-// Figures calls yield with each figure of the stores and brokers in use, and of the pool of connections. It is a source for Figures of
-// contrib/prometheus. The labels of a figure are names and values in turn.
+// Figures calls yield with each figure of the stores and brokers in use, and of the pool of connections. A Redis is therefore a source for
+// Figures of contrib/prometheus. The labels of a figure are alternating names and values.
 //
 // The stores are "sessions", "cache", "idempotency", "ratelimits/" and the name of the limits, "stream/" or "channel/" and the name of the
 // broker, and "check". The first 100 have figures of their own, and the others share those of "other". filo_redis_up is 1 while Redis
-// executes the commands of a store, and 0 otherwise: a full Redis still reads. While one of them is 0, Figures starts a Check; the next
-// call shows its result.
+// executes the commands of a store, and 0 otherwise: a full Redis still reads. While any of these is 0, Figures starts a Check, whose result
+// Figures shows when it is called next.
 func (r *Redis) Figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
 	r.verify()
 	r.mu.Lock()

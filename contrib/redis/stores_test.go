@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 			if err := store.Delete(c, "a"); err != nil {
 				t.Error(err)
 			}
-			got.Version = 2 // as a request that has loaded the session before the deletion
+			got.Version = 2 // as in a request that has loaded the session before the deletion
 			if saved, err := store.Save(c, "a", got); saved || err != nil {
 				t.Errorf("a deleted session came back: %v, %v", saved, err)
 			}
@@ -156,7 +156,7 @@ func TestIdempotency(t *testing.T) {
 			}
 			claim("a", "one", "one", true, nil)
 			claim("a", "two", "one", false, nil)
-			claim("a", "one", "one", true, nil) // go-redis has sent it again
+			claim("a", "one", "one", true, nil) // as if go-redis had sent the claim again
 			for _, step := range []struct {
 				claim string
 				kept  bool
@@ -240,7 +240,7 @@ func application(t *testing.T, r *redisfilo.Redis, when redisfilo.WhenDown, log 
 	return servertest.NewServer(t, &filo.Server{Handler: routes(r, when), Logger: log})
 }
 
-// While Redis is killed and until it is back, requests are refused, or served without the stores, as each store was told. The log has one
+// While Redis is down after a kill, requests are refused, or served without the stores, as the argument of each store says. The log has one
 // record of the outage, however many requests there are.
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
@@ -296,8 +296,8 @@ func TestRedisKilled(t *testing.T) {
 	}
 }
 
-// A Redis that doesn't answer, but keeps its connections open, delays each of the first requests by the time-out, and later requests not at
-// all.
+// A Redis that doesn't answer, but keeps its connections open, delays each of the first requests by the time-out, and doesn't delay later
+// requests.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t, false)
@@ -323,7 +323,7 @@ func TestRedisHangs(t *testing.T) {
 	poll(t, "the check", func() bool { return r.Check(t.Context()) == nil })
 }
 
-// A value that another program has stored is an error that names the key.
+// A value that another program has stored leads to an error that names the key.
 func TestForeignValues(t *testing.T) {
 	server := startRedis(t, false)
 	r, client := server.connect(redisfilo.Options{Prefix: "p:"}), server.client()

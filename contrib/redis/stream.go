@@ -15,20 +15,21 @@ import (
 
 // StreamOptions configures a Stream. The zero value has safe defaults.
 type StreamOptions struct {
-	// MaxLen is about how many messages Redis keeps, of all topics together, 10,000 if 0. An instance that starts reads them, to know what
-	// clients may have missed.
+	// MaxLen is about how many messages Redis keeps, of all topics together, 10,000 if 0. An instance reads them when it starts, so that it
+	// knows what clients may have missed.
 	MaxLen int
 }
 
-// Stream is a broker for the hubs of package sse and of contrib/websocket, by a stream of Redis. Clients resume at any instance. A hub's
-// Stream holds one of the client's connections all the time, in which it waits for messages: add one for each hub to go-redis's PoolSize.
+// Stream is a broker for the hubs of package sse and of contrib/websocket. It uses a Redis stream, so clients can resume at any instance. A
+// hub's Stream permanently holds one of the go-redis client's connections, on which it waits for messages: add one for each hub to go-redis's
+// PoolSize.
 type Stream struct {
 	follower
 	key, once string
 	maxLen    int
 }
 
-// Stream returns the broker with this name. Hubs that use the same name, in whatever process, get each other's messages.
+// Stream returns the broker with this name. Hubs that use the same name, in any process, get each other's messages.
 func (r *Redis) Stream(name string, options ...StreamOptions) *Stream {
 	var o StreamOptions
 	if len(options) > 1 {
@@ -48,9 +49,9 @@ func (r *Redis) Stream(name string, options ...StreamOptions) *Stream {
 	return &Stream{follower: newFollower(r, "stream/"+name), key: key, once: key + ":once:", maxLen: o.MaxLen}
 }
 
-// appendMessage appends a message. Its number is the time in microseconds, or the last message's number plus one, whichever is greater. It
-// names its predecessor, so that readers notice whether they have missed any. ARGV[5] is a number that the message's number must exceed. If
-// go-redis repeats the command because it doesn't know whether it has arrived, the message is still appended only once.
+// appendMessage appends a message. Its number is the time in microseconds, or the last message's number plus one, whichever is greater. The
+// message names its predecessor, so that readers notice whether they have missed messages. ARGV[5] is a number that the message's number must
+// exceed. If go-redis repeats the command because it doesn't know whether it has arrived, the message is still appended only once.
 var appendMessage = redis.NewScript(`
 local was = redis.call("GET", KEYS[2])
 if was then return was end
@@ -70,7 +71,7 @@ return number`)
 // The kinds of messages in a stream.
 const (
 	kindMessage = "m"
-	kindMark    = "-" // it says nothing; its number counts
+	kindMark    = "-" // has no content, only a number
 )
 
 // Publish implements sse.Broker.
@@ -99,7 +100,7 @@ func (s *Stream) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	s.follow(ctx, s.step, receive)
 }
 
-// step passes the next messages to the reader. The reader goes live when no kept messages are left.
+// step passes the next messages to the reader. The reader goes live when no stored messages are left.
 func (s *Stream) step(ctx context.Context, f *reader) error {
 	if !f.started {
 		return s.start(ctx, f)
@@ -135,7 +136,8 @@ func (s *Stream) step(ctx context.Context, f *reader) error {
 	return err // no broker has written any of the entries: wait before reading again
 }
 
-// start lets the reader begin with the oldest message. An empty stream gets a mark, so that older IDs count as too old.
+// start makes the reader begin with the oldest message. To an empty stream it appends a mark, so that IDs from before the mark are recognized
+// as too old.
 func (s *Stream) start(ctx context.Context, f *reader) error {
 	limited, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -152,7 +154,7 @@ func (s *Stream) start(ctx context.Context, f *reader) error {
 		return err
 	}
 	missing := m.previous
-	if missing == 0 { // older IDs are from before Redis has lost its data
+	if missing == 0 { // older IDs are from before a loss of Redis's data
 		missing = m.number - 1
 	}
 	f.gap(missing)
@@ -176,8 +178,8 @@ func (s *Stream) read(ctx context.Context, last uint64, block time.Duration) ([]
 	return streams[0].Messages, nil
 }
 
-// verify notices that Redis has lost messages that the reader has got. Then it appends a mark with a higher number, so that numbers
-// continue to rise; the mark's predecessor shows every reader that something is missing.
+// verify checks whether Redis has lost messages that the reader has received. If so, it appends a mark with a higher number, so that numbers
+// continue to rise. The mark's predecessor shows every reader that messages are missing.
 func (s *Stream) verify(ctx context.Context, f *reader) error {
 	limited, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -195,7 +197,7 @@ func (s *Stream) verify(ctx context.Context, f *reader) error {
 	return err
 }
 
-// entry is a message in the form in which it is kept or sent.
+// entry is a message in the form in which Redis stores or sends it.
 type entry struct {
 	number, previous uint64
 	kind, topic      string

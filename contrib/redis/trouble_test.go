@@ -23,8 +23,8 @@ import (
 
 var troubleTime = flag.Duration("troubles", 0, "how long each trouble of TestTroubles lasts, at 500 requests/s; it prints a table then")
 
-// After each trouble of Redis all is well again: clients get 200, no key stays claimed, and the log has few records of it. With the flag
-// -troubles the test prints what clients saw of each trouble, for docs/OPERATIONS.md:
+// After each kind of trouble with Redis, the server recovers: clients get 200, no key stays claimed, and the log has few records of the
+// trouble. With the flag -troubles the test prints which answers clients got during each trouble, for docs/OPERATIONS.md:
 //
 //	go test -timeout 0 -run TestTroubles -troubles 2m
 //	go test -timeout 0 -run TestTroubles/latency_200ms -troubles 2m
@@ -46,7 +46,7 @@ func TestTroubles(t *testing.T) {
 		outage      bool // Redis counts as down
 	}{
 		{"paused", "is well, but this program stands still for 1 s", func(x *trial) {
-			x.link.slow(20 * time.Millisecond) // so some calls are waiting for an answer
+			x.link.slow(20 * time.Millisecond) // so that some calls are waiting for an answer
 			x.pause(time.Second)
 			x.last(2*time.Second, x.answered())
 		}, false},
@@ -99,7 +99,7 @@ func TestTroubles(t *testing.T) {
 					each.title, x.of(during, 200), x.of(during, 503), normal.Seconds(), records, again)
 				return
 			}
-			if records > 12 { // each kind has at most one a minute
+			if records > 12 { // at most one record a minute of each kind
 				t.Errorf("the log has %d records:\n%s", records, &x.log.text)
 			}
 			if each.outage {
@@ -109,7 +109,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// trial is a server with a Redis that has a trouble, and the answers that its clients get.
+// trial is a server whose Redis has some trouble, and the answers that the server's clients get.
 type trial struct {
 	*testing.T
 	redis  *redisServer
@@ -119,7 +119,7 @@ type trial struct {
 	url    string
 	client *http.Client
 	cookie string
-	since  int // the first request of the trouble
+	since  int // the number of the first request during the trouble
 
 	mu      sync.Mutex
 	answers []answer // in the order in which the requests were sent; guarded by mu
@@ -132,12 +132,12 @@ type answer struct {
 	status int // 0 if there is no answer yet
 }
 
-// The requests, in turn: what each does in Redis.
+// The kinds of requests, which are sent in turn, by their use of Redis.
 const (
-	reads  = iota // a session
-	writes        // a limit
-	claims        // a key
-	ways          // their number
+	reads  = iota // loads a session
+	writes        // counts against a rate limit
+	claims        // claims an idempotency key
+	ways          // the number of kinds
 )
 
 // begin starts Redis, the server and its clients, and waits until all is well. The function that it returns ends them.
@@ -174,7 +174,7 @@ func (x *trial) begin() (end func()) {
 	}
 }
 
-// load sends requests when they are due, however long their answers take.
+// load sends requests at a fixed rate, however long their answers take.
 func (x *trial) load(ctx context.Context) {
 	rate := 500
 	if *troubleTime == 0 {
@@ -229,7 +229,7 @@ func (x *trial) send(i int) (status int, kept bool) {
 	return response.StatusCode, response.Header.Get("Idempotency-Replayed") != ""
 }
 
-// last lets a trouble last for the given time. If no table was requested, the trouble lasts only until it has an effect.
+// last waits for as long as a trouble must last. Without the flag -troubles, that is only until the trouble shows an effect.
 func (x *trial) last(long time.Duration, shows func() bool) {
 	if *troubleTime > 0 {
 		time.Sleep(long)
@@ -245,7 +245,7 @@ func (x *trial) sent() int {
 	return len(x.answers)
 }
 
-// answered returns a function that reports whether ten requests that are sent from now on were answered.
+// answered returns a function that reports whether ten requests sent from now on have been answered.
 func (x *trial) answered() func() bool {
 	from := x.sent()
 	return func() bool {
@@ -261,7 +261,7 @@ func (x *trial) answered() func() bool {
 	}
 }
 
-// sees reports whether a request of this kind got an answer with this status during the trouble.
+// sees reports whether a request of this kind has been answered with this status during the trouble.
 func (x *trial) sees(kind, status int) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -278,7 +278,7 @@ func (x *trial) figure(kind string) float64 {
 	return figure(x.shared, "filo_redis_errors_total", "store", "ratelimits/all", "kind", kind)
 }
 
-// down reports whether Redis counts as down, for clients, in the log and in the figures.
+// down reports whether clients, the log and the figures all show that Redis is down.
 func (x *trial) down() bool {
 	return x.sees(reads, 503) && x.sees(writes, 503) && x.sees(claims, 503) && x.figure("skipped") > 0 &&
 		x.log.count("Redis doesn't answer") == 1 && figure(x.shared, "filo_redis_up", "store", "ratelimits/all", "access", "write") == 0
@@ -293,7 +293,7 @@ func (x *trial) memory(limit string) {
 	}
 }
 
-// pause makes this process stand still, and all that is in it.
+// pause stops this whole process for a time.
 func (x *trial) pause(d time.Duration) {
 	script := fmt.Sprintf("kill -STOP %d; sleep %g; kill -CONT %[1]d", os.Getpid(), d.Seconds())
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
@@ -301,7 +301,7 @@ func (x *trial) pause(d time.Duration) {
 	}
 }
 
-// normal waits until all requests of some seconds were served, and returns how long after ended that time began.
+// normal waits until all requests within a period have been served. It returns the time from ended to the beginning of that period.
 func (x *trial) normal(ended time.Time) time.Duration {
 	begin := ended
 	poll(x, "a second without a failure", func() bool {
@@ -321,8 +321,7 @@ func (x *trial) normal(ended time.Time) time.Duration {
 	return begin.Sub(ended)
 }
 
-// repeat sends the first refused requests with a key again, and returns how they are answered. No key may stay claimed by a request that
-// was refused.
+// repeat sends the first refused requests that had a key again, and returns their answers. A refused request must not leave its key claimed.
 func (x *trial) repeat() string {
 	x.mu.Lock()
 	var refused []int
@@ -350,7 +349,7 @@ func (x *trial) repeat() string {
 	return fmt.Sprintf("%d: %d executed, %d kept, %d 409", len(refused), executed, kept, conflicts)
 }
 
-// of returns which share of the answers to the trouble's requests has a status, and how long these answers took.
+// of returns the share of the requests during the trouble that were answered with a status, and how long these answers took.
 func (x *trial) of(until, status int) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -17,20 +17,20 @@
 //	s := &filo.Server{Handler: handler, IdleGrace: 5 * time.Second}
 //	return r.Run(ctx, func(ctx context.Context) error { return s.RunListener(ctx, listener) })
 //
-// Install the new binary, and send SIGUSR2. The program starts the new binary with its arguments, its environment and its listening sockets,
-// and goes on serving. When the new program serves, the old one's context ends: it finishes what it has begun, and exits. If the new
-// program ends before that, for example because it can't read its certificate, or isn't ready after Options.ReadyTimeout, the old one logs
-// why and goes on. Connections that arrive meanwhile wait in the socket, which both programs have open.
+// Install the new binary, and send SIGUSR2. The running program starts the new binary with its own arguments, environment and listening
+// sockets, and continues to serve. When the new program serves, the context of the old program's function ends: the old program finishes its
+// requests and exits. If the new program ends before that, for example because it can't read its certificate, or isn't ready after
+// Options.ReadyTimeout, the old program logs why and continues. New connections wait in the socket, which both programs have open.
 //
-// For clients that keep connections open, set filo.Server.IdleGrace to a longer time than they wait between two requests. The next answer
-// tells them to use a new connection. If a connection is closed between two requests, the second one may be lost. HTTP/2 doesn't need that
-// time.
+// For clients that keep connections open, set filo.Server.IdleGrace to a longer time than they wait between two requests. Within that time,
+// the next answer on a connection tells the client to use a new one. If a connection were closed between two requests instead, the second
+// request could be lost. HTTP/2 needs no IdleGrace.
 //
 // # With a drain and certificates
 //
 // SIGTERM drains, SIGUSR2 restarts and SIGHUP reloads the certificates, if package health drains in the function that Run calls, and package
-// certs reads the certificates. A restart needs no drain, since the new program serves already. So health.Health.DrainContext ends at once
-// then, and the old program's answers to further probes don't report a failure.
+// certs reads the certificates. A restart needs no drain, since the new program already serves. So health.Health.DrainContext ends at once in
+// a restart, and the old program's answers to further probes don't report a failure.
 //
 //	store, err := certs.New(certs.Options{Pairs: []certs.Pair{{Cert: "cert.pem", Key: "key.pem"}}})
 //	if err != nil {
@@ -62,11 +62,11 @@
 //	WatchdogSec=30
 //	TimeoutStopSec=40
 //
-// Then "systemctl reload app" is a restart in place. "systemctl restart app" ends the program before it starts the next one; with app.socket
-// new connections wait meanwhile instead of being refused.
+// Then "systemctl reload app" is a restart in place. "systemctl restart app" ends the program before it starts the next one; with app.socket,
+// connections that arrive in between wait instead of being refused.
 //
 // # Limits
 //
-// The program must not be process 1, because when it ends, the container ends: there, start a new container. A listener on port 0 isn't
-// handed over, since the next program asks for a port of its own. This package is for Unix systems.
+// The program must not be process 1 of a container, because the container ends when process 1 ends: start a new container instead. A listener
+// on port 0 isn't handed over, since the next program asks for a port of its own. This package is for Unix systems.
 package restart

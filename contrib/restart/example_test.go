@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/contrib/restart"
 )
 
-// SIGUSR2 starts the new version of the program, SIGTERM and Ctrl-C end it.
+// SIGUSR2 starts the new version of the program; SIGTERM and Ctrl-C end the program.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

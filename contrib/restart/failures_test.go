@@ -21,8 +21,8 @@ import (
 	"github.com/filohttp/filo/contrib/restart"
 )
 
-// A program that can't serve never takes over. Each case is something that can go wrong with a restart, while clients send requests all
-// the time. This is the table of docs/OPERATIONS.md.
+// A program that can't serve never takes over. In each case something goes wrong in a restart while clients continuously send requests. The
+// cases are those of the table in docs/OPERATIONS.md.
 func TestFailures(t *testing.T) {
 	type replaced struct {
 		*program
@@ -32,16 +32,16 @@ func TestFailures(t *testing.T) {
 	awaitNew := func(r *replaced) { r.new = r.await("starting") }
 	for _, test := range []struct {
 		name   string
-		mode   string                          // of the new program
+		mode   string                          // the mode of the new program
 		before func(t *testing.T, r *replaced) // the restart
-		after  func(r *replaced)               // the restart has begun
-		logged string                          // when it is over; "" if after has awaited it
+		after  func(r *replaced)               // runs when the restart has begun
+		logged string                          // a record at the end of the restart; "" if after has awaited one
 		serves string                          // old, new or nobody
 		kept   bool                            // clients keep their connections
 	}{
 		{name: "the new program fails at its start", mode: "fail", logged: "ended before it was ready: exit status 3", serves: "old"},
 		{name: "its file is garbage", before: func(t *testing.T, r *replaced) {
-			// A new file: the old one can't be written while it runs.
+			// The file is replaced by a new one, since a program's file can't be written while the program runs.
 			if err := os.WriteFile(r.file+".new", []byte("garbage"), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +89,7 @@ func TestFailures(t *testing.T) {
 		}, logged: "a new program has taken over", serves: "nobody"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel() // most of the time they wait for programs that aren't ready
+			t.Parallel() // most of the time the cases wait for programs that aren't ready
 			address, file := freeAddress(t), filepath.Join(t.TempDir(), "program")
 			if err := os.Symlink(os.Args[0], file); err != nil {
 				t.Fatal(err)
@@ -97,12 +97,12 @@ func TestFailures(t *testing.T) {
 			r := &replaced{program: newProgram(t), file: file}
 			r.first = exec.Command(file)
 			timeout := "1m"
-			if strings.Contains(test.logged, "after 3s") { // a busy machine takes its time to start a program
+			if strings.Contains(test.logged, "after 3s") { // not shorter, since a busy machine starts a program slowly
 				timeout = "3s"
 			}
 			r.old = r.start("tcp "+address, timeoutVariable+"="+timeout, "FILO_DRIVER=loop")
 			var l load
-			var here atomic.Int64 // the process that has answered last
+			var here atomic.Int64 // the process that has sent the last answer
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			for _, keeps := range []bool{true, test.kept} {
@@ -117,7 +117,7 @@ func TestFailures(t *testing.T) {
 					}
 				})
 			}
-			answers := func(n int64) { // further ones
+			answers := func(n int64) { // waits for n more answers
 				t.Helper()
 				for want, late := l.answered.Load()+n, time.Now().Add(bound); l.answered.Load() < want; time.Sleep(time.Millisecond) {
 					if time.Now().After(late) {
@@ -143,7 +143,7 @@ func TestFailures(t *testing.T) {
 			cancel()
 			l.done.Wait()
 			t.Logf("%d answers, %d lost; %s serves", l.answered.Load(), l.lost.Load(), test.serves)
-			// A process that is killed loses the requests that it serves.
+			// A process that is killed loses the requests that it is serving.
 			if killed := strings.Contains(test.name, "the old one is killed"); test.serves != "nobody" && l.lost.Load() > 0 && !killed || killed && l.lost.Load() > 8 {
 				t.Errorf("%d requests were lost, the first one by %v", l.lost.Load(), *l.first.Load())
 			}
@@ -164,7 +164,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A new program that fails, or is ended, after it has begun to serve leaves the file of a Unix socket to the old one.
+// A new program that fails or is ended after it has begun to serve doesn't remove the file of a Unix socket, which the old program needs.
 func TestNewProgramFailsAtUnixSocket(t *testing.T) {
 	for mode, test := range map[string]struct{ timeout, reason string }{
 		"key":  {"1m", "ended before it was ready: exit status 1"},
@@ -209,7 +209,7 @@ func spoilForFailures(mode string, s *filo.Server, r *restart.Restarter) error {
 	return nil
 }
 
-// limitDescriptors leaves a process no further descriptor.
+// limitDescriptors lowers a process's limit so that it can open no further descriptor.
 func limitDescriptors(pid int) error {
 	var limit syscall.Rlimit
 	for {

@@ -15,13 +15,13 @@ import (
 // How a program hands its sockets over: the new program gets one end of a socket pair, the link, as descriptor 3, and the listening sockets
 // as descriptors from 4 on. The environment variable has one letter for each of these descriptors. The new program says on the link that it
 // is ready, and the old program answers that it will finish. If the old program has given up waiting, it says instead that it continues. So
-// each of the two knows which one serves, even if the new program becomes ready at the moment at which the old one gives up. If the link
+// both programs know which of them serves, even if the new program becomes ready at the moment at which the old one gives up. If the link
 // closes without a message, the program at its other end has ended.
 const (
 	variable    = "FILO_RESTART_SOCKETS"
 	firstFile   = 3
 	kindOwn     = 'o' // a program of this kind has opened the socket
-	kindSystemd = 's' // systemd has
+	kindSystemd = 's' // systemd has opened the socket
 )
 
 // The messages on the link, each sent once.
@@ -39,7 +39,7 @@ func listen(link *os.File) (word byte) {
 	return b[0]
 }
 
-// takeOver takes the descriptors that a predecessor has passed on, and returns the descriptors of sockets.
+// takeOver opens the descriptors that a predecessor has passed on: it stores the link in r.predecessor, and returns the sockets.
 func (r *Restarter) takeOver(kinds string) (files []*os.File) {
 	for i := range len(kinds) + 1 {
 		syscall.CloseOnExec(firstFile + i)
@@ -84,11 +84,12 @@ func (r *Restarter) tellReady() {
 		r.notifyMain()
 		return
 	}
-	r.predecessor.Write([]byte{isReady}) // hear notices it if the predecessor has ended
+	r.predecessor.Write([]byte{isReady}) // an error needs no handling: hear notices if the predecessor has ended
 }
 
-// takeLead is called when this program is ready and the predecessor, if there is one, has sent its message. The predecessor tells systemd,
-// which listens only to the main process. If it has vanished, this program tells systemd itself.
+// takeLead is called when this program is ready and the predecessor, if there is one, has sent its message. Normally the predecessor tells
+// systemd which process is the main one, since systemd accepts messages only from the main process. If the predecessor has vanished, this
+// program tells systemd itself.
 func (r *Restarter) takeLead() {
 	if r.predecessor == nil || r.word != nothing {
 		return
@@ -100,7 +101,7 @@ func (r *Restarter) takeLead() {
 // notifyMain tells systemd that this program is the main one, and ready.
 func (r *Restarter) notifyMain() { r.notify(fmt.Sprintf("MAINPID=%d\nREADY=1", os.Getpid())) }
 
-// handOver starts a new program and waits until it is ready. If it fails, the new program doesn't run any more.
+// handOver starts a new program and waits until it is ready. If handOver fails, the new program has ended.
 func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	if os.Getpid() == 1 {
 		return 0, errors.New("restart: process 1 can't be replaced, since its end ends the container: start a new container")
@@ -119,7 +120,7 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	switch {
 	case err == nil && word == isReady:
 		next.link.Write([]byte{finishes})
-		go next.program.Wait() // in case the new program ends before this one does
+		go next.program.Wait() // reaps the new program, in case it ends before this one
 		return pid, nil
 	case err == nil && word == nothing:
 		return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", next.end())
@@ -130,8 +131,8 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	return 0, err
 }
 
-// awaitNext returns the new program's message, or the reason why waiting for it has ended. A program that is ready counts, even if the time
-// runs out or this program is stopped at the same moment: it may have served already.
+// awaitNext returns the new program's message, or the reason why waiting for it has ended. The message that the new program is ready takes
+// precedence, even if the time runs out or this program is stopped at the same moment: the new program may have served requests already.
 func (r *Restarter) awaitNext(ctx context.Context, told <-chan byte) (word byte, err error) {
 	timeout := time.NewTimer(r.options.ReadyTimeout)
 	defer timeout.Stop()
@@ -162,12 +163,12 @@ type successor struct {
 	told    chan byte // receives the program's message; cap 1
 }
 
-// endTime is how long a new program that isn't ready has to finish: longer than idle connections usually stay open (filo.Server.IdleGrace).
+// endTime is how long a new program that is told to end has to finish: longer than idle connections usually stay open (filo.Server.IdleGrace).
 const endTime = 10 * time.Second
 
-// end ends the program, unless it has ended by itself, and returns how it has ended. The message on the link comes first: it makes the
-// program end without a drain. SIGTERM is for a program that hasn't reached Run yet. The program may already serve some of its listeners
-// and have requests, so it isn't killed at once.
+// end ends the new program, unless it has ended by itself, and returns the error with which it has ended. The message on the link is sent
+// first: it makes the program end without a drain. SIGTERM is for a program that hasn't reached Run yet. The program may already serve
+// requests on some of its listeners, so it isn't killed at once.
 func (s *successor) end() error {
 	s.link.Write([]byte{goesOn})
 	s.program.Process.Signal(syscall.SIGTERM)

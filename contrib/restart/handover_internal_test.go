@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A program that is ready isn't killed, although this one stops, or the time is over, at the same moment.
+// A new program that is ready isn't killed, even if the old program is stopped, or ReadyTimeout has elapsed, at the same moment.
 func TestReadyInTime(t *testing.T) {
 	stopped, cancel := context.WithCancel(context.Background())
 	cancel()

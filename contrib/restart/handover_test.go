@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// What the programs say on their link: see handover.go.
+// The messages of the programs on their link: see handover.go.
 const ready, finishes, goesOn = 1, 'f', 'g'
 
-// second is a program whose predecessor is the test.
+// second is a program of which the test plays the predecessor.
 type second struct {
 	*program
 	link   *net.UnixConn
@@ -59,7 +59,7 @@ func startSecond(t *testing.T, mode, drain string) *second {
 	return s
 }
 
-// wantWord checks what the program says; 0 is the link's end.
+// wantWord checks the program's next message; 0 means that the link has ended.
 func (s *second) wantWord(want byte) {
 	s.t.Helper()
 	var word [1]byte
@@ -77,7 +77,7 @@ func (s *second) say(word byte) {
 
 func (s *second) terminate() { s.first.Process.Signal(syscall.SIGTERM) }
 
-// wantEnd checks that the program ends without an error, and whether it leaves the socket's file.
+// wantEnd checks that the program ends without an error, and that it leaves or removes the socket's file as expected.
 func (s *second) wantEnd(leaves bool) {
 	s.t.Helper()
 	s.awaitLine("done")
@@ -89,8 +89,8 @@ func (s *second) wantEnd(leaves bool) {
 	}
 }
 
-// A program that becomes ready when its predecessor has just given up leaves the sockets to the predecessor, whether the predecessor's word
-// or its signal comes first, and ends without a drain.
+// A program that becomes ready just after its predecessor has given up leaves the sockets to the predecessor and ends without a drain. It
+// doesn't matter whether the predecessor's message or its signal arrives first.
 func TestReadyTooLate(t *testing.T) {
 	for name, end := range map[string]func(s *second){
 		"by a word":    func(s *second) { s.say(goesOn) },
@@ -107,14 +107,14 @@ func TestReadyTooLate(t *testing.T) {
 	}
 }
 
-// "The predecessor serves until it has said that it finishes. So if ctx ends before that, the cause is ErrReplaced, too": a program that
-// isn't ready is ended without a drain.
+// "The predecessor serves until it has told this program that it finishes. So if ctx ends before that, the cause of serve's context is
+// ErrReplaced, too": a program that isn't ready ends without a drain.
 func TestEndedBeforeReady(t *testing.T) {
 	for name, end := range map[string]func(s *second){"by a word": func(s *second) { s.say(goesOn) }, "by a signal": (*second).terminate} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startSecond(t, "half", "1h")
-			s.await("ready") // as far as it comes
+			s.await("ready") // printed when Run calls its function, before the program is ready
 			end(s)
 			s.wantEnd(true)
 			s.wantWord(0)
@@ -132,7 +132,7 @@ func TestEndedBeforeRun(t *testing.T) {
 	}
 }
 
-// A program has the sockets when its predecessor has said that it finishes, or has vanished.
+// A program takes over the sockets when its predecessor has said that it finishes, or has vanished.
 func TestTakesOver(t *testing.T) {
 	for name, then := range map[string]func(s *second){
 		"the predecessor finishes": func(s *second) { s.say(finishes) },
@@ -149,7 +149,7 @@ func TestTakesOver(t *testing.T) {
 	}
 }
 
-// A program that sends anything else than this package's messages on the link doesn't become the successor.
+// A program that sends anything but this package's messages on the link doesn't become the successor.
 func TestGarbageOnTheLink(t *testing.T) {
 	address := freeAddress(t)
 	p, pid := start(t, "tcp "+address)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// At whatever moment of a restart one of the two programs is killed, the other one serves, or ends and leaves the address free. No client
-// waits for a program that holds the address and doesn't answer, and no process stays behind (see program.start).
+// If one of the two programs is killed at any moment of a restart, the other program serves, or ends and leaves the address free. No client
+// waits for a program that holds the address and doesn't answer, and no process is left (see program.start).
 func TestKilledAtAnyTime(t *testing.T) {
 	const moments, apart = 12, 15 * time.Millisecond
 	for i := range moments {
@@ -21,12 +21,12 @@ func TestKilledAtAnyTime(t *testing.T) {
 				address := freeAddress(t)
 				p, old := start(t, "tcp "+address)
 				p.signal(old, syscall.SIGUSR2)
-				time.Sleep(time.Duration(i) * apart) // any moment is right
+				time.Sleep(time.Duration(i) * apart) // each iteration kills at a different moment
 				killed := old
 				if victim == "new" {
 					killed = p.await("starting")
 				}
-				syscall.Kill(killed, syscall.SIGKILL) // unless it has ended already
+				syscall.Kill(killed, syscall.SIGKILL) // has no effect if the process has already ended
 				if killed == old {
 					p.first.Wait()
 				}

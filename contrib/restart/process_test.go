@@ -32,18 +32,18 @@ import (
 	"github.com/filohttp/filo/health"
 )
 
-// bound is how long the tests wait for an event that must come. A passing test never waits so long.
+// bound is how long the tests wait for an event that must happen. A passing test never waits that long.
 const bound = time.Minute
 
 // drainTime is how long the program drains when it is told to end.
 const drainTime = 200 * time.Millisecond
 
-// The environment variables of the program that the tests restart: this test binary.
+// The environment variables of the program that the tests restart. The program is this test binary.
 const (
 	addressesVariable = "RESTART_TEST_ADDRESSES" // "tcp ADDRESS", "tls ADDRESS" or "unix PATH", with semicolons between them
-	modeVariable      = "RESTART_TEST_MODE"      // a file that says what the program does before it is ready
+	modeVariable      = "RESTART_TEST_MODE"      // a file that says how the program behaves before it is ready
 	timeoutVariable   = "RESTART_TEST_TIMEOUT"   // Options.ReadyTimeout
-	drainVariable     = "RESTART_TEST_DRAIN"     // instead of drainTime
+	drainVariable     = "RESTART_TEST_DRAIN"     // a duration that replaces drainTime
 )
 
 func TestMain(m *testing.M) {
@@ -53,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveProgram is the program. Each line that it prints begins with a word: starting, ready or done with the process's
-// number, or a record's time. The program and its successors print to the same pipe.
+// serveProgram is the program. Each line that it prints begins with starting, ready or done and the process's number, or is a record of the
+// log. The program and its successors print to the same pipe.
 func serveProgram(addresses []string) (code int) {
 	fmt.Println("starting", os.Getpid())
 	if code, ended := prepare(); ended {
@@ -70,7 +70,7 @@ func serveProgram(addresses []string) (code int) {
 	return 0
 }
 
-// prepare does what the file with the mode says.
+// prepare behaves as the mode in the file says.
 func prepare() (code int, ended bool) {
 	mode, _ := os.ReadFile(os.Getenv(modeVariable))
 	switch mode := string(mode); {
@@ -163,7 +163,7 @@ func runProgram(ctx context.Context, addresses []string) error {
 	})
 }
 
-// spoil does what a mode says to a program that is about to serve: see TestFailures.
+// spoil provokes the failure that a mode names in a program that is about to serve: see TestFailures.
 var spoil = func(mode string, s *filo.Server, r *restart.Restarter) error { return nil }
 
 var certificate = sync.OnceValue(func() *tls.Config {
@@ -183,9 +183,9 @@ var certificate = sync.OnceValue(func() *tls.Config {
 type program struct {
 	t     *testing.T
 	first *exec.Cmd
-	mode  string      // the file of modes
-	lines chan string // what they print; closed when none of them runs any more
-	// pending are lines that were received and not awaited yet: two processes print in any order.
+	mode  string      // the file that contains the mode
+	lines chan string // the lines that the programs print; closed when none of them runs any more
+	// pending are lines that were received but not awaited yet, since two processes print in any order.
 	pending []string
 
 	mu  sync.Mutex
@@ -210,7 +210,7 @@ func (p *program) start(addresses string, environment ...string) (pid int) {
 	return p.await("ready")
 }
 
-// launch starts the program. At the end of the test, none may be left.
+// launch starts the program. At the end of the test, no process of the program may be left.
 func (p *program) launch(addresses string, environment ...string) {
 	t := p.t
 	t.Helper()
@@ -237,16 +237,16 @@ func (p *program) launch(addresses string, environment ...string) {
 	}()
 	t.Cleanup(func() {
 		p.first.Process.Signal(syscall.SIGTERM)
-		told := 0 // the process that was told last
+		told := 0 // the process that has received the last SIGTERM
 		for late, ended := time.After(bound), false; !ended; {
-			// What a process has printed may be read only now.
+			// A process may have been started before, but its line is read only now.
 			if last := p.last("starting"); last != told {
 				syscall.Kill(last, syscall.SIGTERM)
 				told = last
 			}
 			select {
 			case _, ok := <-p.lines:
-				ended = !ok // the last one has
+				ended = !ok // true when the last process has ended
 			case <-late:
 				t.Error("a program didn't end")
 				p.first.Process.Kill()
@@ -272,7 +272,7 @@ func (p *program) await(word string) (pid int) {
 	return pid
 }
 
-// awaitLine waits for a line that has this text, and was not awaited before.
+// awaitLine waits for a line that contains this text and hasn't been awaited before.
 func (p *program) awaitLine(text string) string {
 	p.t.Helper()
 	return p.awaitMatch(text, func(line string) bool { return strings.Contains(line, text) })
@@ -308,7 +308,7 @@ func (p *program) printed() string {
 	return strings.Join(p.all, "\n")
 }
 
-// last returns the number of the last process that has printed this word, 0 if none has.
+// last returns the number of the last process that has printed this word, or 0 if none has.
 func (p *program) last(word string) (pid int) {
 	for line := range strings.Lines(p.printed()) {
 		if rest, ok := strings.CutPrefix(line, word+" "); ok {

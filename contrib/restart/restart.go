@@ -29,9 +29,9 @@ import (
 // DefaultReadyTimeout is the default of Options.ReadyTimeout.
 const DefaultReadyTimeout = time.Minute
 
-// ErrReplaced is the cause with which Run ends the context of its function when another program serves instead of this one. That is a new
-// program that has taken over, or the predecessor if this program wasn't ready in time. It is the same error as health.ErrReplaced, so
-// health's DrainContext ends at once then.
+// ErrReplaced is the cause with which Run ends the context of its function when another program serves instead of this one. The other program
+// is a new one that has taken over, or the predecessor if this program wasn't ready in time. ErrReplaced is the same error as
+// health.ErrReplaced, so health's DrainContext ends at once in that case.
 var ErrReplaced = health.ErrReplaced
 
 // Options are the options of New. The zero value is ready for use.
@@ -41,12 +41,11 @@ type Options struct {
 	// ReadyTimeout is how long the new program may take from its start until it is ready (see Restarter.Run). A program that takes longer
 	// is ended. Default 1 minute.
 	ReadyTimeout time.Duration
-	// Path is the new program's file. By default it is the path by which this program was started, so that a symbolic link may lead to
-	// another version by then.
+	// Path is the new program's file. By default it is the path by which this program was started, so that a symbolic link at this path may
+	// point to another version at the time of the restart.
 	Path string
-	// Alive reports whether the program works. It is called before each message to systemd's watchdog, which is left out if Alive
-	// returns an error. Its context ends after half the time left until the watchdog acts. By default the program counts as working while
-	// it runs.
+	// Alive reports whether the program works. It is called before each message to systemd's watchdog. If Alive returns an error, the message
+	// isn't sent. Its context ends after half the time left until the watchdog acts. By default, a running program is assumed to work.
 	Alive func(context.Context) error
 	// Logger gets a record of each restart, whether it succeeds or not. Default slog.Default.
 	Logger *slog.Logger
@@ -59,8 +58,8 @@ type Restarter struct {
 	predecessor *os.File      // the link to the program that has started this one; nil if no predecessor waits
 	watchdog    time.Duration // the interval at which systemd expects a message; 0: none
 	signals     chan os.Signal
-	ready       chan struct{} // closed when this program is ready, and has told its predecessor
-	heard       chan struct{} // closed when the predecessor has sent its message or has vanished; also if there is none
+	ready       chan struct{} // closed when this program is ready and has told its predecessor
+	heard       chan struct{} // closed when the predecessor has sent its message or has vanished, or if there is no predecessor
 	word        byte          // the predecessor's message; set before heard is closed
 
 	mu        sync.Mutex
@@ -71,7 +70,7 @@ type Restarter struct {
 	told      bool        // ready is closed, or about to be; guarded by mu
 }
 
-// inherited is a listener that systemd or another program of this kind has passed on.
+// inherited is a listener that systemd or the predecessor has passed on.
 type inherited struct {
 	net.Listener
 	systemd bool
@@ -79,13 +78,13 @@ type inherited struct {
 
 // socket is a listening socket of this program.
 type socket struct {
-	file    *os.File // a descriptor of its own
+	file    *os.File // a duplicate of the listener's descriptor
 	systemd bool     // systemd has opened it, and may pass it on again
 	path    string   // the file of a Unix socket that this program has to remove; "" if none
 }
 
-// New returns a Restarter with the sockets that were passed on to this program. A program needs one Restarter. It must call New before it
-// starts other programs, since these would get the sockets too. From then on Options.Signal doesn't end the program.
+// New returns a Restarter with the sockets that were passed on to this program. A program needs only one Restarter. It must call New before
+// it starts other programs, which would otherwise inherit the sockets. After New, Options.Signal no longer ends the program.
 func New(options ...Options) (*Restarter, error) {
 	if len(options) > 1 {
 		panic("restart: New takes one Options at most")
@@ -153,8 +152,8 @@ func (r *Restarter) inherit() error {
 	return nil
 }
 
-// Listen returns a listener on the TCP address: the one that was passed on to this program, or else a new one. It is for a server's
-// RunListener or RunListenerTLS, which close it, and will be handed over to the next program.
+// Listen returns a listener on the TCP address: the one that was passed on to this program, or else a new one. Pass it to a server's
+// RunListener or RunListenerTLS, which close it. Its socket will be handed over to the next program.
 func (r *Restarter) Listen(address string) (net.Listener, error) {
 	want, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -162,12 +161,12 @@ func (r *Restarter) Listen(address string) (net.Listener, error) {
 	}
 	return r.listen(func(have net.Addr) bool { return sameTCP(want, have) }, func() (net.Listener, error) {
 		var config net.ListenConfig
-		config.SetMultipathTCP(false) // it costs something for every connection, and few clients use it
+		config.SetMultipathTCP(false) // multipath TCP has a cost for every connection, and few clients use it
 		return config.Listen(context.Background(), "tcp", address)
 	})
 }
 
-// sameTCP reports whether a listener at the address have is the one that a call for the address want means.
+// sameTCP reports whether Listen with the address want may return a listener with the address have.
 func sameTCP(want *net.TCPAddr, have net.Addr) bool {
 	tcp, ok := have.(*net.TCPAddr)
 	switch {
@@ -179,9 +178,9 @@ func sameTCP(want *net.TCPAddr, have net.Addr) bool {
 	return tcp.IP.Equal(want.IP)
 }
 
-// ListenUnix is Listen for a Unix socket, whose file has the given permissions if it is new: see filo.ListenUnix. Run removes the file at
-// the end, unless another program serves: a new one that has taken over, or the predecessor if this one wasn't ready. It also stays if systemd
-// has opened the socket.
+// ListenUnix is Listen for a Unix socket, whose file has the given permissions if it is new: see filo.ListenUnix. Run removes the file when
+// it returns, unless another program serves: a new one that has taken over, or the predecessor if this one wasn't ready. The file also stays
+// if systemd has opened the socket.
 func (r *Restarter) ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return r.listen(func(have net.Addr) bool { return have.Network() == "unix" && have.String() == path }, func() (net.Listener, error) {
 		return filo.ListenUnix(path, mode)
@@ -215,7 +214,7 @@ func (r *Restarter) listen(matches func(net.Addr) bool, open func() (net.Listene
 	return listener, nil
 }
 
-// keepLocked keeps a descriptor of a listener's socket, to be handed over.
+// keepLocked stores a duplicate descriptor of a listener's socket, which will be handed over.
 func (r *Restarter) keepLocked(listener net.Listener, systemd bool) error {
 	file, err := duplicate(listener.(syscall.Conn))
 	if err != nil {
@@ -223,7 +222,7 @@ func (r *Restarter) keepLocked(listener net.Listener, systemd bool) error {
 	}
 	kept := socket{file: file, systemd: systemd}
 	if unix, ok := listener.(*net.UnixListener); ok {
-		unix.SetUnlinkOnClose(false) // the next program may have it
+		unix.SetUnlinkOnClose(false) // the next program may use the socket
 		if !systemd {
 			kept.path = unix.Addr().String()
 		}
@@ -254,19 +253,19 @@ func duplicate(listener syscall.Conn) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), "listener"), nil
 }
 
-// Run calls serve. The context of serve ends when ctx ends or another program serves instead of this one (then its cause is ErrReplaced), and
-// serve must then finish and return, as filo.Server.RunListener does. Run returns what serve returns.
+// Run calls serve. The context of serve ends when ctx ends, or, with the cause ErrReplaced, when another program serves instead of this one.
+// When the context ends, serve must finish and return, as filo.Server.RunListener does. Run returns what serve returns.
 //
-// This program is ready when servers have begun to serve each listener that Listen and ListenUnix have returned: by filo.Server.RunListener or
-// RunListenerTLS, with the context of serve or one derived from it. By then all steps of a start that may fail have succeeded, such as
+// This program is ready when servers have begun to serve each listener that Listen and ListenUnix have returned: by filo.Server.RunListener
+// or RunListenerTLS, with the context of serve or one derived from it. By then all steps of the start that could fail have succeeded, such as
 // reading the certificates. Then Run tells the predecessor and systemd, and the predecessor finishes. A program that serves in another way
 // calls Ready.
 //
-// From then on, while serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing. If ctx ends before the
-// new program is ready, that program is ended. Several servers may run in serve; Run itself may be called only once.
+// From then on, while serve runs, Options.Signal starts a new program. While the new program starts, further such signals do nothing. If ctx
+// ends before the new program is ready, that program is ended. Several servers may run in serve; Run itself may be called only once.
 //
-// The predecessor serves until it has said that it finishes. So if ctx ends before that, the cause is ErrReplaced, too; and if ctx has
-// ended before Run is called, Run doesn't call serve.
+// The predecessor serves until it has told this program that it finishes. So if ctx ends before that, the cause of serve's context is
+// ErrReplaced, too. If ctx has ended before Run is called, Run doesn't call serve.
 func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) error {
 	r.begin()
 	defer signal.Stop(r.signals)
@@ -283,7 +282,7 @@ func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) 
 	}
 	defer context.AfterFunc(ctx, end)()
 	if ctx.Err() != nil {
-		end() // before serve begins
+		end() // end the context before serve is called
 	}
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.supervise(serving, cancel) })
@@ -291,14 +290,14 @@ func (r *Restarter) Run(ctx context.Context, serve func(context.Context) error) 
 	helpers.Go(func() { r.obey(serving, cancel) })
 	defer helpers.Wait()
 	defer cancel(nil)
-	if r.servesAll() { // it has no listeners
+	if r.servesAll() { // true if there are no listeners
 		r.Ready()
 	}
 	return serve(filo.OnServing(serving, func(address net.Addr) { r.served(address.String()) }))
 }
 
-// Ready says that this program is ready, for one whose listeners aren't served by filo.Server.RunListener or RunListenerTLS: see Run. Further
-// calls do nothing.
+// Ready declares that this program is ready. Call it if the program's listeners aren't served by filo.Server.RunListener or RunListenerTLS:
+// see Run. Further calls do nothing.
 func (r *Restarter) Ready() {
 	r.mu.Lock()
 	told := r.told
@@ -327,7 +326,7 @@ func (r *Restarter) servesAll() bool {
 	return len(r.unserved) == 0
 }
 
-// obey ends this program if its predecessor goes on.
+// obey ends this program if its predecessor has said that it continues to serve.
 func (r *Restarter) obey(ctx context.Context, cancel context.CancelCauseFunc) {
 	select {
 	case <-r.heard:
@@ -365,7 +364,7 @@ func (r *Restarter) awaitReady(ctx context.Context) {
 	}
 }
 
-// begin closes the inherited sockets that weren't asked for.
+// begin closes the inherited sockets for which neither Listen nor ListenUnix was called.
 func (r *Restarter) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -426,7 +425,7 @@ func (r *Restarter) leads() bool {
 	select {
 	case <-r.heard:
 		return r.word != goesOn
-	case <-time.After(endTime): // the predecessor is stopped, and may go on
+	case <-time.After(endTime): // the predecessor is paused, and may yet go on
 		return false
 	}
 }

@@ -22,11 +22,11 @@ import (
 	"time"
 )
 
-// client makes requests on one connection after the other. It never repeats one.
+// client makes requests on one connection after another. It never repeats a request.
 type client struct {
 	network, address string
 	secure           bool
-	keeps            bool          // it keeps its connection while the server does
+	keeps            bool          // it keeps its connection open as long as the server does
 	probes           bool          // it asks whether the server is ready
 	pause            time.Duration // before the first request of a connection
 	conn             net.Conn
@@ -94,14 +94,14 @@ func (c *client) close() {
 	}
 }
 
-// load is many clients that ask all the time.
+// load is a group of clients that send requests continuously.
 type load struct {
 	answered, lost atomic.Int64
-	first          atomic.Pointer[error] // by which a request was lost
+	first          atomic.Pointer[error] // the first error with which a request was lost
 	done           sync.WaitGroup
 }
 
-// run lets that many clients ask, with a pause after each answer, until ctx ends.
+// run makes n clients send requests, with a pause after each answer, until ctx ends.
 func (l *load) run(ctx context.Context, n int, pause time.Duration, ask func() func() (int, error)) {
 	for range n {
 		l.done.Go(func() {
@@ -192,12 +192,12 @@ func TestRestartUnderLoad(t *testing.T) {
 	}
 }
 
-// "If the new program ends before that, … or isn't ready after Options.ReadyTimeout, the old one logs why and goes on." The next restart
-// may succeed.
+// "If the new program ends before that, … or isn't ready after Options.ReadyTimeout, the old program logs why and continues." The next
+// restart may succeed.
 func TestNewProgramFails(t *testing.T) {
 	for mode, test := range map[string]struct{ timeout, reason string }{
 		"fail": {"1m", "ended before it was ready: exit status 3"},
-		"hang": {"3s", "wasn't ready after 3s"}, // a busy machine takes its time to start a program
+		"hang": {"3s", "wasn't ready after 3s"}, // not shorter, since a busy machine starts a program slowly
 	} {
 		t.Run(mode, func(t *testing.T) {
 			address := freeAddress(t)
@@ -239,7 +239,7 @@ func TestNewProgramFails(t *testing.T) {
 	}
 }
 
-// wantGone checks that a process has ended, and was waited for.
+// wantGone checks that a process has ended and was reaped.
 func wantGone(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
@@ -247,7 +247,7 @@ func wantGone(t *testing.T, pid int) {
 	}
 }
 
-// "While serve runs, Options.Signal starts a new program. Another such signal meanwhile does nothing."
+// "While serve runs, Options.Signal starts a new program. While the new program starts, further such signals do nothing."
 func TestTwoSignals(t *testing.T) {
 	address := freeAddress(t)
 	p, pid := start(t, "tcp "+address)

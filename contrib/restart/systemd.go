@@ -16,7 +16,7 @@ func (r *Restarter) notify(state string) {
 	}
 }
 
-// beat tells systemd's watchdog that this program works, until it has finished or a new program has taken over.
+// beat tells systemd's watchdog that this program works, until the program has finished or a new program has taken over.
 func (r *Restarter) beat(ctx context.Context) {
 	if r.watchdog == 0 {
 		return
@@ -37,7 +37,7 @@ func (r *Restarter) beat(ctx context.Context) {
 	}
 }
 
-// alive asks Options.Alive.
+// alive calls Options.Alive, if it is set.
 func (r *Restarter) alive(ctx context.Context) error {
 	if r.options.Alive == nil {
 		return nil

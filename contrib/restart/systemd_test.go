@@ -19,8 +19,8 @@ import (
 	"github.com/filohttp/filo/contrib/restart"
 )
 
-// systemd is a socket that receives the messages of programs to systemd. Like systemd it always reads: while the socket is full, a program
-// that sends a message waits.
+// systemd is a socket that receives the messages that programs send to systemd. Like systemd, it reads all the time, because a program that
+// sends a message waits while the socket is full.
 type systemd struct {
 	t     *testing.T
 	heard chan string // closed at the end of the test
@@ -71,8 +71,8 @@ func (s *systemd) next() string {
 	}
 }
 
-// "Run tells systemd when the program is ready, when it reloads and when it stops. It … says which process is the main one after a
-// restart". All messages come from the process that systemd takes for the main one, since systemd listens to no other process by default.
+// "Run tells systemd when the program is ready, when it reloads and when it stops. It … says which process is the main one after a restart".
+// All messages come from the process that systemd considers the main one, since by default systemd ignores messages from other processes.
 func TestNotify(t *testing.T) {
 	s, variable := newSystemd(t)
 	p, pid := start(t, "tcp "+freeAddress(t), variable)
@@ -108,7 +108,7 @@ func TestWatchdog(t *testing.T) {
 	p.awaitLine(fmt.Sprintf("done %d <nil>", pid))
 	for quiet := false; !quiet; {
 		select {
-		case <-s.heard: // the first program may have sent some, too
+		case <-s.heard: // the first program may have sent messages, too
 		case <-time.After(time.Millisecond):
 			quiet = true
 		}
@@ -116,8 +116,8 @@ func TestWatchdog(t *testing.T) {
 	beats()
 }
 
-// "Listen takes a socket that systemd has opened (LISTEN_FDS), if there is one for the address." A restart hands it over, and a socket that
-// nobody wants is named in the log. The driver is the loops' own: otherwise serving would fail.
+// "Listen takes a socket that systemd has opened (LISTEN_FDS), if there is one for the address." A restart hands the socket over, and a
+// socket for which Listen isn't called is named in the log. FILO_DRIVER=loop makes serving fail if the loops can't accept from the socket.
 func TestSocketActivation(t *testing.T) {
 	activate, err := exec.LookPath("systemd-socket-activate")
 	if err != nil {
@@ -171,7 +171,7 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
-// A program that serves in another way than by RunListener says itself when it is ready: "Further calls do nothing."
+// A program that doesn't serve by RunListener calls Ready when it is ready: "Further calls do nothing."
 func TestReady(t *testing.T) {
 	s, variable := newSystemd(t)
 	name, path, _ := strings.Cut(variable, "=")

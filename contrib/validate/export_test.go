@@ -1,6 +1,6 @@
 package validate
 
-// Known returns the rules that Message has words for.
+// Known returns the rules for which Message has a text.
 func Known() []string {
 	tags := []string{"oneof"}
 	for tag := range messages {

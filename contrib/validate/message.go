@@ -9,7 +9,7 @@ import (
 	"github.com/go-playground/validator/v10"
 )
 
-// messages are the details of rules that need only their parameter, which replaces %s.
+// messages are the texts of rules whose text depends only on their parameter, which replaces %s.
 var messages = map[string]string{
 	"required":         "is required",
 	"required_if":      "is required",
@@ -61,7 +61,7 @@ var messages = map[string]string{
 	"unique":           "must not have anything twice",
 }
 
-// comparisons are the rules whose meaning depends on whether they are for a number or a length.
+// comparisons are the texts of rules that compare a number, a length or a time.
 var comparisons = map[string]string{
 	"min": "at least",
 	"max": "at most",
@@ -72,7 +72,7 @@ var comparisons = map[string]string{
 	"lt":  "less than",
 }
 
-// oneOfValues splits the values of a oneof like the validator: those with spaces are in quotes.
+// oneOfValues splits the values of a oneof as the validator does: values with spaces are in quotes.
 var oneOfValues = regexp.MustCompile(`'[^']*'|\S+`)
 
 // Message says in English which values a rule allows, such as "must be at least 3" or "must have at most 10 characters". For an
@@ -98,10 +98,10 @@ func Message(rule validator.FieldError) string {
 	return fmt.Sprintf("breaks the rule %q", tag)
 }
 
-// paramsOf returns the parameters that a translation of the rule needs, nil for none.
+// paramsOf returns the parameters that a translation of the rule needs, or nil if it needs none.
 func paramsOf(rule validator.FieldError) map[string]any {
 	if comparisons[rule.ActualTag()] != "" && rule.Kind() == reflect.Struct {
-		return map[string]any{"of": "time"} // compared with now
+		return map[string]any{"of": "time"} // the value is compared with the present time
 	}
 	if rule.Param() == "" {
 		return nil
@@ -121,7 +121,7 @@ func paramsOf(rule validator.FieldError) map[string]any {
 	return params
 }
 
-// compared words a rule about a number, a length or a time.
+// compared returns the message for a rule about a number, a length or a time.
 func compared(rule validator.FieldError, comparison string) string {
 	unit := ""
 	switch rule.Kind() {
@@ -129,7 +129,7 @@ func compared(rule validator.FieldError, comparison string) string {
 		unit = "character"
 	case reflect.Slice, reflect.Array, reflect.Map:
 		unit = "element"
-	case reflect.Struct: // a time, compared with now
+	case reflect.Struct: // a time, which is compared with the present time
 		return map[string]string{"at least": "must be now or later", "more than": "must be later than now",
 			"at most": "must be now or earlier", "less than": "must be earlier than now"}[comparison]
 	default:

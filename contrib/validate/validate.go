@@ -13,8 +13,8 @@
 // To use rules in gin's tag binding, set Options.Validate to a validator whose SetTagName("binding") was called. With any other validator,
 // a field that has the tag binding but not the tag validate is an error, answered with 500, since its rules would be ignored.
 //
-// The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", requires a field in the
-// request, whatever its value.
+// The rule required refuses zero values: 0, false, "". Package bind's own tag, required:"true", only requires that the field is present in
+// the request, with any value.
 //
 //	var validated = bind.With(validate.New())
 //
@@ -46,8 +46,8 @@ type Options struct {
 	// Validate checks the values. Set it to use your own rules, aliases or struct-level functions. Default a new one with
 	// validator.WithRequiredStructEnabled.
 	Validate *validator.Validate
-	// Message returns the detail of an error that the client sees. It may look at the request, for example for the client's language. c is
-	// nil if Validate is called by itself. Default the function Message.
+	// Message returns the detail of an error that the client sees. It may read the request, for example for the client's language. c is nil
+	// if Validator.Validate is called directly. Default the function Message.
 	Message func(c *filo.Ctx, rule validator.FieldError) string
 }
 
@@ -56,9 +56,9 @@ type Options struct {
 type Validator struct {
 	validate *validator.Validate
 	message  func(c *filo.Ctx, rule validator.FieldError) string
-	// asksContext says that rules may need a context: making one costs an allocation.
+	// asksContext says that rules may need the request's context. Otherwise it isn't created, which saves an allocation.
 	asksContext bool
-	// unread holds an error, nil for none, for each reflect.Type that was checked: see unreadRules.
+	// unread maps each reflect.Type that was checked to its error, or to nil if it has none: see unreadRules.
 	unread sync.Map
 }
 
@@ -77,7 +77,7 @@ func New(options ...Options) *Validator {
 	return v
 }
 
-// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+// one returns the options that were passed to New, or the zero value if there are none. It panics if there are two.
 func one(options []Options) (o Options) {
 	if len(options) > 1 {
 		panic("validate: New takes one Options at most: set all of them in one")
@@ -88,12 +88,13 @@ func one(options []Options) (o Options) {
 	return o
 }
 
-// Validate checks a struct, or a slice, array or map of structs, to which value points. Other values have no rules. The error
-// is a *bind.Error with a FieldError for each broken rule. Its Code is the rule's name, and its Params contain the rule's parameter under
-// that name, such as {"max": "20"}. If the rule may be about several things, "of" says which: number, characters, elements, time.
+// Validate checks a struct, or a slice, array or map of structs, to which value points. Other values have no rules. The error is a
+// *bind.Error with a FieldError for each broken rule. Its Code is the rule's name, and its Params contain the rule's parameter under that
+// name, such as {"max": "20"}. If the rule can apply to several kinds of quantities, the parameter "of" names the kind: number, characters,
+// elements or time.
 func (v *Validator) Validate(value any) error { return v.ValidateRequest(nil, value) }
 
-// ValidateRequest is Validate for values that were bound from a request. Rules that were registered with a context get the request's.
+// ValidateRequest is Validate for values that were bound from a request. Rules that were registered with a context get the request's context.
 func (v *Validator) ValidateRequest(c *filo.Ctx, value any) error {
 	ctx := context.Background()
 	if c != nil && v.asksContext {
@@ -140,8 +141,8 @@ func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct
 }
 
-// unreadRules returns the error for rules in gin's tag binding that the validator doesn't read. The validator doesn't tell which tag it
-// reads, so unreadRules tries the tag out when it meets the first of these rules.
+// unreadRules returns the error for rules in gin's tag binding that the validator doesn't read. The validator has no method that tells which
+// tag it reads, so unreadRules tries the tag out when it finds such a rule.
 func (v *Validator) unreadRules(t reflect.Type) error {
 	if known, ok := v.unread.Load(t); ok {
 		err, _ := known.(error)

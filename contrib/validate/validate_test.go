@@ -43,7 +43,7 @@ type page[T any] struct {
 	Items []T `json:"items" validate:"dive"`
 }
 
-// newValidator has a rule of its own.
+// newValidator returns a Validator with a user-defined rule.
 func newValidator() *validate.Validator {
 	rules := validator.New(validator.WithRequiredStructEnabled())
 	if err := rules.RegisterValidation("odd", func(f validator.FieldLevel) bool { return f.Field().Int()%2 == 1 }); err != nil {
@@ -77,7 +77,7 @@ func bound[T any](t testing.TB, v bind.Validator, target, body string) string {
 	return fmt.Sprint(invalid.Status, " ", strings.Join(parts, "; "))
 }
 
-// Each broken rule is an error of its own, at the place in the request that the field was bound from.
+// Each broken rule is a separate error, with the place in the request from which the field was bound.
 func TestValidate(t *testing.T) {
 	const fine = `"email":"a@b.de","odd":1`
 	v := newValidator()
@@ -138,7 +138,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Each error has a code and parameters, by which it can be translated. A rule that takes a context gets the request's.
+// Each error has a code and parameters, by which it can be translated. A rule that takes a context gets the request's context.
 func TestCodes(t *testing.T) {
 	type value struct {
 		Name  string    `validate:"max=3"`
@@ -217,7 +217,7 @@ type ginItem struct {
 	Name string `json:"name" binding:"required"`
 }
 
-// Rules in gin's tag are followed, or are an error: they are never ignored silently.
+// Rules in gin's tag are applied or lead to an error, and are never ignored silently.
 func TestGinRules(t *testing.T) {
 	type twice struct {
 		Name string `json:"name" binding:"required" validate:"required"`
@@ -230,7 +230,7 @@ func TestGinRules(t *testing.T) {
 	other := newValidator()
 	for _, v := range []*validate.Validator{validate.New(), other} {
 		for _, value := range []any{&ginItem{"Ada"}, &struct{ Inner *ginItem }{}, &struct{ ginItem }{}, &struct{ Inner map[string][]ginItem }{}, &[]ginItem{{"Ada"}}} {
-			for range 2 { // the second time by the cached analysis of the type
+			for range 2 { // the second time with the cached analysis of the type
 				err := v.Validate(value)
 				var got *filo.HTTPError
 				if !errors.As(err, &got) || got.Status != 500 ||

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// acceptOne serves one WebSocket in both drivers with a function that is given its connection, and runs a client against it.
+// acceptOne serves one WebSocket with each driver, passes its connection to serve, and runs a client against it.
 func acceptOne(t *testing.T, options websocket.Options, serve func(*websocket.Conn) error, test func(*client), fields ...string) {
 	t.Helper()
 	u := websocket.New(options)
@@ -65,7 +65,7 @@ func TestReader(t *testing.T) {
 			if _, err := io.ReadFull(r, make([]byte, 10)); err != nil { // the rest of this message isn't read
 				return err
 			}
-			if _, _, err = c.Reader(); err != nil { // nothing of this message is read
+			if _, _, err = c.Reader(); err != nil { // this message isn't read
 				return err
 			}
 			kind, all, err = c.Read()
@@ -85,7 +85,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// If a message is invalid, Read returns the reason. So does Reader, which returns the message's bytes as they arrive.
+// If a message is invalid, Read returns the reason. The reader that Reader returns gives the bytes as they arrive, and then the reason.
 func TestReaderFails(t *testing.T) {
 	for _, test := range []struct {
 		says, send string
@@ -125,7 +125,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// Writer sends a message in fragments. Control frames may be sent between them, but no other messages.
+// Writer sends a message in fragments. Control frames may be sent between the fragments, but no other messages.
 func TestWriter(t *testing.T) {
 	for _, fields := range [][]string{nil, {offerDeflate}} {
 		big := strings.Repeat(long, 100)
@@ -202,8 +202,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A Writer may notice only after it has sent a part that a text isn't UTF-8. The part can't be taken back, so the
-// connection is closed with the code of an error.
+// A Writer may have sent a part of a text before it notices that the text isn't UTF-8. The part can't be withdrawn, so the connection is
+// closed with the code of an error.
 func TestWriterBadText(t *testing.T) {
 	for _, payload := range []string{"a\xff", "a\xe2\x82"} {
 		acceptOne(t, websocket.Options{CloseTimeout: 10 * time.Millisecond}, func(c *websocket.Conn) error {
@@ -224,7 +224,7 @@ func TestWriterBadText(t *testing.T) {
 	}
 }
 
-// Close sends a close frame, discards messages until the client has answered, and returns; a Read that waits ends, too.
+// Close sends a close frame, discards messages until the client has answered, and then returns. A waiting Read returns, too.
 func TestCloseWaits(t *testing.T) {
 	acceptOne(t, websocket.Options{}, func(c *websocket.Conn) error {
 		read := make(chan error, 1)
@@ -247,7 +247,7 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// Methods for connections of Serve fail on connections of Accept, and vice versa.
+// Methods for connections opened by Serve fail on connections opened by Accept, and vice versa.
 func TestWrongMode(t *testing.T) {
 	acceptOne(t, websocket.Options{}, func(c *websocket.Conn) error {
 		m, _ := websocket.NewPreparedMessage(websocket.Text, nil)

@@ -16,14 +16,14 @@ type HubOptions struct {
 	// Broker connects the hub with the hubs of other processes: a message that one hub broadcasts reaches the members of all hubs.
 	// Required.
 	Broker sse.Broker
-	// Stamp inserts a message's ID into the message, in the application's format, such as a member of a JSON object. The message is
-	// borrowed. A page remembers the ID of the last message that it has received, and sends it when it reconnects: see Hub.Resume. If Stamp
-	// is nil, messages have no IDs. A text must remain UTF-8, or the message is sent without its ID.
+	// Stamp inserts a message's ID into the message, in the application's format, such as a member of a JSON object. The message is borrowed.
+	// A page stores the ID of the last message that it has received, and sends this ID when it reconnects: see Hub.Resume. If Stamp is nil,
+	// messages have no IDs. A text must remain UTF-8, or the message is sent without its ID.
 	Stamp func(kind MessageType, id string, message []byte) []byte
-	// Gap is the text message that members get when messages may be missing, so that they fetch their state anew. If nil, they get no
-	// message.
+	// Gap is the text message that members get when they may have missed messages, so that they fetch their state anew. If Gap is nil, they
+	// get no such message.
 	Gap []byte
-	// HistoryMessages and HistoryBytes limit the messages that are kept for Resume, of all topics together. 10,000 and 16 MB if 0.
+	// HistoryMessages and HistoryBytes limit the history that is kept for Resume, for all topics together. They are 10,000 and 16 MB if 0.
 	HistoryMessages, HistoryBytes int
 }
 
@@ -33,11 +33,11 @@ type brokered struct {
 	gap      *PreparedMessage   // immutable; nil if there is none
 	unfollow context.CancelFunc // immutable
 
-	live    bool   // the broker has delivered the messages that it had kept
-	last    uint64 // message
-	lost    uint64 // all messages after this one are in history
+	live    bool   // the broker has delivered the stored messages
+	last    uint64 // the number of the last message
+	lost    uint64 // all messages after the one with this number are in history
 	history []past // the oldest first
-	bytes   int    // of history
+	bytes   int    // the size of history
 }
 
 // past is a message that was broadcast.
@@ -47,8 +47,8 @@ type past struct {
 	message *PreparedMessage
 }
 
-// NewHub returns a hub that works across several processes. It follows its Broker until Stop. NewHub panics without a Broker, and if an
-// option is wrong.
+// NewHub returns a hub that works across several processes. The hub follows its Broker until Stop is called. NewHub panics without a Broker,
+// and if an option is wrong.
 func NewHub(options HubOptions) *Hub {
 	switch {
 	case options.Broker == nil:
@@ -72,7 +72,7 @@ func NewHub(options HubOptions) *Hub {
 	return h
 }
 
-// Stop disconnects the hub from the Broker. Members get no messages any more. Call it when the server has shut down.
+// Stop disconnects the hub from the Broker. After that, members get no messages. Call it when the server has shut down.
 func (h *Hub) Stop() {
 	if h.brokered != nil {
 		h.brokered.unfollow()
@@ -81,8 +81,8 @@ func (h *Hub) Stop() {
 
 var errNotLive = errors.New("websocket: the hub's broker hasn't delivered its history yet")
 
-// Ready returns an error until the hub's Broker has delivered the messages that it has kept. It is a check for health.Health.Add. A hub
-// without a Broker is always ready.
+// Ready returns an error until the hub's Broker has delivered its stored messages. Pass it to health.Health.Add as a check. A hub without a
+// Broker is always ready.
 func (h *Hub) Ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,10 +92,10 @@ func (h *Hub) Ready(context.Context) error {
 	return nil
 }
 
-// Resume makes the connection a member of the topic, as Join does. First it sends the topic's messages after the one with the ID, which may
-// have come from the hub of another process. If the hub no longer has some of them, or if they exceed the connection's MaxQueuedBytes,
-// Resume sends HubOptions.Gap instead. A client that connects for the first time has an empty ID. Resume then does what Join does. Resume
-// panics if the hub has no Broker.
+// Resume makes the connection a member of the topic, as Join does. First it sends the topic's messages after the one with lastID, which the
+// client may have received from the hub of another process. If the hub no longer has some of these messages, or if they exceed the
+// connection's MaxQueuedBytes, Resume sends HubOptions.Gap instead. For a client that connects for the first time, lastID is empty, and
+// Resume does the same as Join. Resume panics if the hub has no Broker.
 func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if h.brokered == nil {
 		panic("websocket: Resume is a method of hubs with a Broker")
@@ -106,7 +106,7 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 	if c.parked == nil {
 		return errAccepted
 	}
-	t, member := h.enter(name, c, nobody) // so that the topic isn't removed meanwhile, and a second topic made for its name
+	t, member := h.enter(name, c, nobody) // keeps the topic from being removed, and a second topic with its name from being created
 	if member {
 		return errMember
 	}
@@ -131,11 +131,11 @@ func (h *Hub) Resume(name string, c *Conn, lastID string) error {
 
 var errMember = errors.New("websocket: the connection is a member of the topic already")
 
-// nobody is the number of a member that must not get any message yet: it is higher than the numbers of all messages.
+// nobody is the number that enter records for a member that must not get any message yet: it is higher than all messages' numbers.
 const nobody = ^uint64(0)
 
-// missed returns the messages to send to a client whose last message had the ID. If this hub hasn't got that message yet, because the
-// client has come from a hub that is ahead, missed returns the message's number instead.
+// missed returns the messages to send to a client whose last message had lastID. If this hub hasn't received that message yet, because the
+// client comes from a hub that is ahead, missed returns the message's number instead.
 func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage, after uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +161,7 @@ func (h *Hub) missed(name, lastID string, limit int) (missed []*PreparedMessage,
 	return missed, 0
 }
 
-// gaps returns the message that replaces missing ones.
+// gaps returns the message that tells a client that messages may be missing.
 func (b *brokered) gaps() []*PreparedMessage {
 	if b.gap == nil {
 		return nil
@@ -169,7 +169,7 @@ func (b *brokered) gaps() []*PreparedMessage {
 	return []*PreparedMessage{b.gap}
 }
 
-// publish sends a message to the hubs of all processes. This process's hub sends it to its members when the broker delivers it.
+// publish sends a message to the hubs of all processes. This process's hub sends the message to its own members only when the broker delivers it.
 func (b *brokered) publish(name string, kind MessageType, message []byte) error {
 	if err := checkMessage(kind, message); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (h *Hub) receive(d sse.Delivery) {
 			return
 		}
 		h.mu.Unlock()
-		// A connection that resumes gets the message in one of two ways: among the missed ones, or from here if it is a member by then.
+		// Resume holds the same lock. So a resuming connection gets the message exactly once: among the missed messages, or from here as a member.
 		t.sending.Lock()
 		h.mu.Lock()
 		current := h.topics[d.Topic] == t
@@ -232,7 +232,7 @@ func (h *Hub) receive(d sse.Delivery) {
 	}
 }
 
-// prepare returns a message in the form that members get, nil if the message is invalid.
+// prepare returns a message in the form that members get, or nil if the message is invalid.
 func (b *brokered) prepare(d sse.Delivery) *PreparedMessage {
 	kind, message := MessageType(d.Message[0]), d.Message[1:]
 	if b.options.Stamp != nil {
@@ -248,7 +248,7 @@ func (b *brokered) prepare(d sse.Delivery) *PreparedMessage {
 	return m
 }
 
-// remember adds a message to the history, and drops old ones beyond its limits. Hub.mu is held.
+// remember adds a message to the history, and drops the oldest messages beyond the limits. Hub.mu is held.
 func (b *brokered) remember(d sse.Delivery, m *PreparedMessage) {
 	b.last = d.Number
 	b.history = append(b.history, past{d.Number, d.Topic, m})

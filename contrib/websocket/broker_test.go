@@ -19,7 +19,7 @@ type broker struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	messages []sse.Delivery
-	held     map[int]bool // followers that get nothing for now, by their number in the order of arrival
+	held     map[int]bool // followers that get no messages for now, by their number in the order of arrival
 	came     int
 	gap      bool // all followers are told of a gap
 	err      error
@@ -87,7 +87,8 @@ func (b *broker) Follow(ctx context.Context, receive func(sse.Delivery)) {
 	}
 }
 
-// instance serves a hub of the broker's as a process does: connections join, or resume, by their query.
+// instance serves a hub with the broker, and stands for one of several processes. The query of a request says whether its connection joins or
+// resumes.
 func instance(t *testing.T, m mode, options websocket.HubOptions) (hub *websocket.Hub, address string) {
 	t.Helper()
 	options.Gap = []byte("gap")
@@ -110,7 +111,7 @@ func instance(t *testing.T, m mode, options websocket.HubOptions) (hub *websocke
 	})
 }
 
-// resume opens a connection whose first messages are the missed ones.
+// resume opens a connection whose first messages are those that the client has missed.
 func resume(t *testing.T, address, query string) *client {
 	t.Helper()
 	c := connect(t, address)
@@ -119,7 +120,7 @@ func resume(t *testing.T, address, query string) *client {
 	return c
 }
 
-// Members of a topic get its messages wherever they are connected, and resume anywhere: each message once.
+// Members of a topic get its messages at every instance, and can resume at every instance. They get each message once.
 func TestBroker(t *testing.T) {
 	for _, m := range modes[:2] {
 		t.Run(m.name, func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestBroker(t *testing.T) {
 			if sent, err := hub1.Broadcast("a", websocket.Text, []byte("last")); sent != 0 || err != nil {
 				t.Errorf("got %d, %v", sent, err)
 			}
-			// Clients resume at each instance, and at one that was started after these messages.
+			// Clients resume at each instance, even at the instance that was started after these messages.
 			_, three := instance(t, m, options)
 			for _, address := range []string{one, two, three} {
 				c := resume(t, address, "a&after=101")
@@ -156,7 +157,7 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A client that moves from an instance to one that has got fewer messages so far gets no message twice.
+// A client that moves to an instance that has received fewer messages so far gets no message twice.
 func TestBrokerAhead(t *testing.T) {
 	b := newBroker()
 	hub, one := instance(t, modes[0], websocket.HubOptions{Broker: b})
@@ -177,8 +178,8 @@ func TestBrokerAhead(t *testing.T) {
 	c.want(fin|text, "103 2")
 }
 
-// Clients get the message Gap after a gap of the broker, if the history is too short, and if they have
-// missed too many messages. If the broker fails, Broadcast fails.
+// Clients get the message Gap if the broker reports a gap, if the history is too short, or if they have missed too many messages. If the
+// broker fails, Broadcast fails.
 func TestBrokerGap(t *testing.T) {
 	b := newBroker()
 	hub, address := instance(t, modes[0], websocket.HubOptions{Broker: b, HistoryMessages: 3})
@@ -213,7 +214,7 @@ func TestBrokerGap(t *testing.T) {
 	}
 }
 
-// While clients resume at any moment, each of them gets each message once and in order.
+// Clients that resume while messages are sent get each message once and in order.
 func TestResumeRace(t *testing.T) {
 	const messages = 300
 	b := newBroker()

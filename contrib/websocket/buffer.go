@@ -25,7 +25,7 @@ func putBuffer(b *buffer) {
 	}
 }
 
-// readSize is the maximum number of bytes of a read. A parked connection mostly has fewer to read.
+// readSize is the maximum number of bytes of a read. A parked connection usually has fewer bytes to read.
 const readSize = 8 << 10
 
 // inputs are buffers to read into.

@@ -14,7 +14,7 @@ type StatusCode uint16
 
 const (
 	StatusNormalClosure   StatusCode = 1000
-	StatusGoingAway       StatusCode = 1001 // the server shuts down, or the browser has left the page
+	StatusGoingAway       StatusCode = 1001 // the server shuts down, or the user has left the page
 	StatusProtocolError   StatusCode = 1002
 	StatusUnsupportedData StatusCode = 1003
 	// StatusNoStatusReceived stands for a close frame without a code. It is never sent.
@@ -88,7 +88,7 @@ var (
 	errCloseReason = failure(StatusInvalidPayload, "the reason of a close frame isn't UTF-8")
 )
 
-// parseClose returns what a client's close frame says (section 5.5.1), or what is wrong with it.
+// parseClose returns the code and the reason of a client's close frame (section 5.5.1), or an error if the frame violates the protocol.
 func parseClose(payload []byte) (closed, wrong *CloseError) {
 	switch len(payload) {
 	case 0:
@@ -106,7 +106,7 @@ func parseClose(payload []byte) (closed, wrong *CloseError) {
 	return &CloseError{Code: code, Reason: string(reason)}, nil
 }
 
-// maxReason is how long the reason of a close frame may be.
+// maxReason is the maximum length of a close frame's reason in bytes.
 const maxReason = maxControl - 2
 
 // appendClose appends a close frame. For a code that can't be sent, the payload is empty.

@@ -41,7 +41,7 @@ func TestOnClose(t *testing.T) {
 	for _, test := range []struct {
 		says   string
 		send   string
-		code   int // of the close frame that comes; 0 is none
+		code   int // of the close frame that the client receives; 0 is none
 		answer bool
 		want   func(error) bool
 	}{
@@ -122,9 +122,8 @@ func TestCloseTimeout(t *testing.T) {
 	}
 }
 
-// A client that has got the close frame for its error, and does nothing, is disconnected after a
-// moment. Bytes that it sends meanwhile don't make the system reset the connection, so the client can
-// read the reason.
+// A client that has received the close frame for its error and does nothing is disconnected after a short time. Bytes that it sends within
+// that time don't make the system reset the connection, so the client can read the reason.
 func TestFailedClientLingers(t *testing.T) {
 	inModes(t, websocket.Options{MaxMessageBytes: 1000, CloseTimeout: 10 * time.Second}, func(t *testing.T, address string) {
 		t.Parallel()
@@ -135,7 +134,7 @@ func TestFailedClientLingers(t *testing.T) {
 	})
 }
 
-// Writes after the end fail, with the error that has ended the connection.
+// Writes after the end of a connection fail with the error that has ended it.
 func TestWriteAfterClose(t *testing.T) {
 	for _, m := range modes[:2] {
 		opened := make(chan *websocket.Conn, 1)
@@ -157,7 +156,7 @@ func TestWriteAfterClose(t *testing.T) {
 	}
 }
 
-// A message that can't be sent is refused, and the connection goes on.
+// A message that can't be sent is refused, and the connection stays open.
 func TestWriteRefuses(t *testing.T) {
 	for _, m := range modes {
 		check := func(c *websocket.Conn) {
@@ -197,7 +196,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// At Shutdown the server tells its clients that it goes away, and waits for their connections.
+// At Shutdown the server tells its clients that it is going away, and waits until their connections have ended.
 func TestShutdown(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
@@ -223,7 +222,7 @@ func TestShutdown(t *testing.T) {
 					c.send(closeFrame(1001, ""))
 					c.wantEnd()
 				} else if overHTTP2 && strings.HasPrefix(m.name, "Accept") {
-					c.Close() // Shutdown waits for it
+					c.Close() // Shutdown waits for this connection
 				}
 			}
 			if err := await(t, done, "Shutdown"); err != nil {

@@ -30,7 +30,7 @@ const (
 	opPong  = byte(ws.OpPong)
 )
 
-// ErrClosed is wrapped by the errors of closed connections, next to the error that ended the connection.
+// ErrClosed is wrapped by the errors that a closed connection returns. They also wrap the error that ended the connection.
 var ErrClosed = net.ErrClosed
 
 var (
@@ -46,8 +46,8 @@ type state int32
 
 const (
 	stateOpen    state = iota
-	stateClosing       // this side has sent a close frame, and waits for the client's
-	stateFailed        // like stateClosing, but whatever arrives from now on is ignored
+	stateClosing       // this side has sent a close frame, and waits for the client's close frame
+	stateFailed        // like stateClosing, but further input is ignored
 	stateOver
 )
 
@@ -63,8 +63,8 @@ type Conn struct {
 	stream      *stream          // if Accept has opened the connection; else nil
 	subprotocol string
 	deflate     deflateTerms
-	contexts    *contexts // nil if no message may refer to earlier ones; its field sent is guarded by mu
-	value       any       // the user's
+	contexts    *contexts // nil if no message may refer to earlier messages; its field sent is guarded by mu
+	value       any       // set by SetValue
 
 	in     *incoming     // for Serve: an incomplete message; nil if there is none
 	heard  time.Duration // when the client last sent something
@@ -73,18 +73,18 @@ type Conn struct {
 	mu     sync.Mutex  // orders the frames that are sent
 	corked bool        // writes are gathered in out; guarded by mu
 	out    *buffer     // nil while it is empty; guarded by mu
-	late   *time.Timer // sends out if the function takes long; guarded by mu
+	late   *time.Timer // sends the bytes in out if the function takes long; guarded by mu
 	busy   atomic.Int32
 
-	gate   sync.Mutex   // after mu
-	state  atomic.Int32 // a state, changed only with gate held; leaves stateOpen with mu too, except to stateOver
+	gate   sync.Mutex   // locked after mu
+	state  atomic.Int32 // a state; changed only with gate held, and from stateOpen only with mu too, except to stateOver
 	told   bool         // OnClose was called, or is about to be; guarded by gate
-	cause  error        // why the connection isn't open; guarded by gate
+	cause  error        // why the connection is no longer open; guarded by gate
 	timer  *time.Timer  // closes the connection if the client doesn't; guarded by gate
-	topics []*topic     // that the connection has joined; guarded by gate
+	topics []*topic     // the topics that the connection has joined; guarded by gate
 }
 
-// epoch is the zero of the times that now returns.
+// epoch is the time from which now measures.
 var epoch = time.Now()
 
 func now() time.Duration { return time.Since(epoch) }
@@ -108,7 +108,7 @@ func (c *Conn) Value() any { return c.value }
 // current returns the state.
 func (c *Conn) current() state { return state(c.state.Load()) }
 
-// closedError returns the error for the user of a connection that isn't open any more, or nil if it is open.
+// closedError returns the error that methods of a closed connection return, or nil if the connection is open.
 func (c *Conn) closedError() error {
 	if c.current() == stateOpen {
 		return nil
@@ -124,8 +124,8 @@ func (c *Conn) closedError() error {
 // Close sends a close frame. The code is 1000 to 1003, 1007 to 1014 or 3000 to 4999. The reason is a text for people; its first
 // 123 bytes are sent. Nothing can be written after Close.
 //
-// On a connection opened by Serve, Close then returns, and OnClose is called when the client has answered, or after CloseTimeout. On a
-// connection opened by Accept, Close itself waits for that, and discards further messages.
+// On a connection opened by Serve, Close then returns. OnClose is called later, when the client has answered, or after CloseTimeout. On a
+// connection opened by Accept, Close itself waits for the answer or the timeout, and discards further messages.
 func (c *Conn) Close(code StatusCode, reason string) error {
 	if !code.sendable() {
 		return fmt.Errorf("websocket: a close frame can't have status %d", code)
@@ -148,7 +148,7 @@ func (c *Conn) CloseNow() error {
 }
 
 // sendClose sends a close frame if none was sent yet, and closes the connection if the client doesn't do so in time. The cause is the error
-// that the user gets.
+// that the connection's methods return.
 func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 // way here would make the system reset it, and the client might lose the close frame.
 var lingerTime = 500 * time.Millisecond // changed by tests
 
-// over ends the connection. The error becomes its cause unless there is one already. It reports whether this call has ended it.
+// over ends the connection, with this cause unless there is one already. It reports whether this call has ended the connection.
 func (c *Conn) over(cause error) (first bool) {
 	c.gate.Lock()
 	first = c.state.Swap(int32(stateOver)) != int32(stateOver)
@@ -190,7 +190,7 @@ func (c *Conn) over(cause error) (first bool) {
 	return first
 }
 
-// setCauseLocked sets the cause if there is none yet. A cause is never overwritten, since it is read without the lock.
+// setCauseLocked sets the cause if there is none yet. A cause is never overwritten, because once it is set, it is read without the lock.
 func (c *Conn) setCauseLocked(cause error) {
 	if c.cause == nil {
 		c.cause = cause
@@ -204,14 +204,14 @@ func (c *Conn) stopTimerLocked() {
 	}
 }
 
-// ended is called when a connection opened by Serve is over, while its function doesn't run.
+// ended is called when a connection opened by Serve has ended, while none of its functions runs.
 func (c *Conn) ended() {
 	if tell := c.leave(errEnded); tell != nil {
 		go tell() // the caller must not wait
 	}
 }
 
-// leave records the end of the connection, and returns what remains to be done: to call OnClose, unless it was called already.
+// leave records the end of the connection. It returns a function that calls OnClose, or nil if there is none or it was called already.
 func (c *Conn) leave(cause error) (tell func()) {
 	c.gate.Lock()
 	first := !c.told

@@ -6,7 +6,7 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// maxFrames is the maximum number of frames in a message. A message of more frames is an attack on the processor.
+// maxFrames is the maximum number of frames in a message. A message of more frames can only be an attempt to waste processor time.
 const maxFrames = 1 << 16
 
 // event is what a decoder has found in its input.
@@ -16,7 +16,7 @@ const (
 	eventNone event = iota // all of the input was used, and more is needed
 	eventData              // a piece of a message
 	eventEnd               // the last piece of a message, which may be empty
-	eventPing              // the other control frames, with their payload
+	eventPing              // this and the next two are control frames, with their payload
 	eventPong
 	eventClose
 )
@@ -28,10 +28,11 @@ var (
 	errTooBig        = failure(StatusMessageTooBig, "a message is too big")
 )
 
-// decoder parses the frames of a client as they arrive. It does no IO: it gets bytes and returns events. Payloads are unmasked in place.
+// decoder parses the frames of a client as they arrive. It does no IO: its caller passes bytes, and it returns events. Payloads are unmasked
+// in place.
 type decoder struct {
 	deflate bool  // permessage-deflate was negotiated
-	limit   int64 // the maximum payload of a message, negative for none
+	limit   int64 // the maximum payload of a message; negative for no limit
 
 	head   [maxHeader]byte // an incomplete header
 	have   int             // how many bytes of it have arrived
@@ -56,8 +57,8 @@ func (d *decoder) reset(deflate bool, limit int64) {
 	d.have, d.within, d.kind = 0, false, 0
 }
 
-// next looks for the next event in b, and returns how many bytes it has used. The payload is a part of b, or valid until the
-// next call. Until then kind and compressed describe the event's message. After an error the decoder can't go on.
+// next looks for the next event in b, and returns how many bytes it has used. The payload is a part of b or of the decoder, and valid until
+// the next call. Until then, the fields kind and compressed describe the event's message. After an error the decoder must not be used again.
 func (d *decoder) next(b []byte) (used int, e event, payload []byte, err error) {
 	for {
 		if !d.within {
@@ -145,7 +146,8 @@ func (d *decoder) beginData() error {
 	return nil
 }
 
-// payloadLimit returns the maximum length of a message's payload: compression makes incompressible data a little longer.
+// payloadLimit returns the maximum length of a message's payload. It is higher for a compressed message: compression makes incompressible
+// data a little longer.
 func (d *decoder) payloadLimit() int64 {
 	if d.compressed && d.limit >= 0 {
 		return d.limit + d.limit>>3 + 64

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxWindow is the distance that DEFLATE can refer back.
+	// maxWindow is the maximum distance of a reference in DEFLATE.
 	maxWindow = 32 << 10
-	// deflateDictionary is how many of the bytes sent before are used by the compressor.
+	// deflateDictionary is how many bytes of earlier messages the compressor uses as a dictionary.
 	deflateDictionary = 8 << 10
 )
 
@@ -22,12 +22,12 @@ const syncTail = "\x00\x00\xff\xff"
 // inflateTail is appended to a compressed message: the bytes that its sender left out, and an empty last block.
 const inflateTail = syncTail + "\x01\x00\x00\xff\xff"
 
-// maxFinals is the maximum number of final blocks in a message before its end: each takes some time.
+// maxFinals is the maximum number of final blocks before the end of a message: each of them costs time.
 const maxFinals = 16
 
 var errInflate = failure(StatusInvalidPayload, "a compressed message is malformed")
 
-// contexts hold the ends of earlier messages, to which messages may refer if that was negotiated.
+// contexts holds the last bytes of earlier messages, to which messages may refer if that was negotiated.
 type contexts struct {
 	sent, received []byte
 }
@@ -43,13 +43,13 @@ func remember(kept, b []byte, size int) []byte {
 	return append(kept, b...)
 }
 
-// appendDeflated appends b, compressed as a message. The compressor keeps no state: it knows earlier messages only by the dictionary.
+// appendDeflated appends b, compressed as a message. The compressor keeps no state: it refers to earlier messages only by the dictionary.
 func appendDeflated(dst *buffer, b, dictionary []byte) {
 	flate.StatelessDeflate(dst, b, false, dictionary) // it fails only if dst fails
 	dst.b = dst.b[:len(dst.b)-len(syncTail)]
 }
 
-// inflater decompresses.
+// inflater is a reusable decompressor.
 type inflater struct {
 	source bytes.Reader
 	flate  io.ReadCloser
@@ -61,8 +61,8 @@ var inflaters = sync.Pool{New: func() any {
 	return i
 }}
 
-// inflate decompresses the message in b, and appends the result to dst: at most limit bytes, unless limit is negative. It also appends to
-// b.
+// inflate decompresses the message in b, and appends the result to dst: at most limit bytes, unless limit is negative. It also appends
+// inflateTail to b.
 func inflate(dst, b *buffer, dictionary []byte, limit int64) error {
 	i := inflaters.Get().(*inflater)
 	defer func() {
@@ -89,7 +89,7 @@ func inflate(dst, b *buffer, dictionary []byte, limit int64) error {
 	return nil
 }
 
-// copyTo decompresses up to the final block.
+// copyTo decompresses up to the end of the next final block.
 func (i *inflater) copyTo(dst *buffer, limit int64) error {
 	for {
 		if cap(dst.b)-len(dst.b) < bytes.MinRead {

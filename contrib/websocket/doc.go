@@ -1,5 +1,5 @@
-// Package websocket serves WebSockets (RFC 6455) with filo, many of them: a waiting WebSocket has no goroutine and no buffers.
-// github.com/gobwas/ws unmasks frames, and github.com/klauspost/compress compresses messages.
+// Package websocket serves many WebSockets (RFC 6455) with filo: a waiting WebSocket has no goroutine and no buffers. github.com/gobwas/ws
+// unmasks frames, and github.com/klauspost/compress compresses messages.
 //
 //	go get github.com/filohttp/filo/contrib/websocket@latest
 //
@@ -45,13 +45,13 @@
 // # HTTP/2
 //
 // Serve, Accept and Hub also work for clients that open WebSockets over HTTP/2 (RFC 8441), as browsers do if the server has
-// HTTP2Options.ExtendedConnect set. Such a WebSocket is a stream of the client's connection. There, Shutdown waits for connections opened
-// by Accept.
+// HTTP2Options.ExtendedConnect set. Such a WebSocket is a stream of the client's connection. Over HTTP/2, Shutdown waits for connections
+// opened by Accept.
 //
 // # Several processes
 //
 // The members of a hub made by NewHub may be connected to different processes, if these share a Broker, such as those of contrib/redis. A
-// client that reconnects, to whatever process, gets the messages that it has missed: see Hub.Resume.
+// client that reconnects to any of these processes gets the messages that it has missed: see Hub.Resume.
 //
 // # Order
 //

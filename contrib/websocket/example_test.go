@@ -22,7 +22,7 @@ func serveExample(r *router.Router) (url string, stop func()) {
 	return "ws://" + ln.Addr().String(), func() { s.Shutdown(context.Background()) }
 }
 
-// dial is a client's side.
+// dial opens the client's side of a WebSocket.
 func dial(url string) *coder.Conn {
 	c, _, err := coder.Dial(context.Background(), url, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func ExampleHub() {
 	ada, bob := dial(url+"/rooms/lobby?name=Ada"), dial(url+"/rooms/lobby?name=Bob")
 	defer ada.CloseNow()
 	defer bob.CloseNow()
-	bob.Read(context.Background()) // welcome: he has joined
+	bob.Read(context.Background()) // the welcome message shows that Bob has joined
 	ada.Write(context.Background(), coder.MessageText, []byte("hi, Bob"))
 	_, message, _ := bob.Read(context.Background())
 	fmt.Println(string(message))

@@ -11,14 +11,14 @@ const extensionName = "permessage-deflate"
 // deflateTerms are the negotiated parameters of compression (RFC 7692, section 7.1).
 type deflateTerms struct {
 	on bool
-	// sendContext says that messages of this side may refer to earlier ones; receiveContext says so for the client's.
+	// sendContext says that this side's messages may refer to earlier messages; receiveContext says the same of the client's messages.
 	sendContext, receiveContext bool
 	// bits is the window size, as a power of two, that the client asks the server not to exceed; 0 if the client doesn't ask.
 	bits uint8
 }
 
-// longest returns the maximum length of a message to be compressed. The compressor supports only the largest window; but a message that
-// fits into the client's window can't refer beyond it.
+// longest returns the maximum length of a message to be compressed. The compressor supports only the largest window, so for a smaller window
+// only messages that fit into it are compressed: these can't refer beyond it.
 func (d deflateTerms) longest() int {
 	if d.bits == 0 || d.bits == 15 {
 		return int(^uint(0) >> 1)
@@ -26,7 +26,7 @@ func (d deflateTerms) longest() int {
 	return 1 << d.bits
 }
 
-// answer returns the value of the response's field.
+// answer returns the value of Sec-WebSocket-Extensions in the response.
 func (d deflateTerms) answer() string {
 	s := extensionName
 	if !d.sendContext {
@@ -43,11 +43,11 @@ func (d deflateTerms) answer() string {
 
 // offer holds the parameters of one of the client's offers of permessage-deflate.
 type offer struct {
-	serverAlone, clientAlone bool // …_no_context_takeover
+	serverAlone, clientAlone bool // server_no_context_takeover and client_no_context_takeover
 	serverBits, clientBits   uint8
 }
 
-// negotiate takes the first of the client's offers that is valid. An offer with a parameter that is unknown, repeated or invalid is
+// negotiate accepts the first of the client's offers that is valid. An offer with a parameter that is unknown, repeated or invalid is
 // declined (section 7.1), as are other extensions.
 func negotiate(request *filo.Header, compression Compression) (terms deflateTerms, err error) {
 	for value := range request.Values(fieldExtensions) {
@@ -81,7 +81,7 @@ func (o *offer) set(p param) bool {
 		o.serverBits = windowBits(p.value)
 		return o.serverBits != 0
 	case p.name == "client_max_window_bits" && o.clientBits == 0:
-		// The inflater has the largest window, whatever the client's size.
+		// The inflater has the largest window, which suits every window size of the client.
 		if o.clientBits = 15; p.hasValue {
 			o.clientBits = windowBits(p.value)
 		}
@@ -92,7 +92,7 @@ func (o *offer) set(p param) bool {
 	return true
 }
 
-// windowBits parses a window size, a number from 8 to 15 without leading zeros (section 7.1.2). 0 is none.
+// windowBits parses a window size, a number from 8 to 15 without leading zeros (section 7.1.2). It returns 0 for an invalid size.
 func windowBits(value string) uint8 {
 	switch {
 	case len(value) == 1 && (value[0] == '8' || value[0] == '9'):

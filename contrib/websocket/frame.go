@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// maxHeader is how long the header of a frame may be (RFC 6455, section 5.2).
+	// maxHeader is the length of the longest header of a frame, in bytes (RFC 6455, section 5.2).
 	maxHeader = 14
-	// maxServerHeader is the longest header of a frame that isn't masked, in bytes.
+	// maxServerHeader is the length of the longest header of a frame that isn't masked.
 	maxServerHeader = 10
-	// maxControl is how long the payload of a control frame may be (section 5.5).
+	// maxControl is the maximum length of a control frame's payload (section 5.5).
 	maxControl = 125
 )
 
@@ -43,8 +43,8 @@ var (
 	errLengthBit      = violation("the highest bit of a length is set")
 )
 
-// parseHeader parses the header of a client's frame at the beginning of b: n is its size, or 0 if it is incomplete. It reports an error in
-// the first two bytes as soon as these have arrived. deflate says whether RSV1 is allowed.
+// parseHeader parses the header of a client's frame at the beginning of b. The header's size is n, or 0 if the header is incomplete. It
+// reports an error in the first two bytes as soon as these have arrived. deflate says whether RSV1 is allowed.
 func parseHeader(b []byte, deflate bool) (h header, n int, err error) {
 	if len(b) < 2 {
 		return h, 0, nil
@@ -78,7 +78,7 @@ func parseHeader(b []byte, deflate bool) (h header, n int, err error) {
 	return h, n, nil
 }
 
-// check checks the first two bytes.
+// check checks the first two bytes of the header.
 func (h *header) check(first, second byte, deflate bool) error {
 	switch {
 	case first&bitsRSV23 != 0:
@@ -97,7 +97,7 @@ func (h *header) check(first, second byte, deflate bool) error {
 	return nil
 }
 
-// headerSize returns the size of a masked header by its second byte.
+// headerSize returns the size of a masked header, which its second byte determines.
 func headerSize(second byte) int {
 	switch second &^ bitMask {
 	case 126:
@@ -108,8 +108,8 @@ func headerSize(second byte) int {
 	return 2 + 4
 }
 
-// appendHeader appends the header of a frame to a client, which isn't masked (section 5.1). first is the opcode and the flags of the first
-// byte.
+// appendHeader appends the header of a frame that is sent to a client. Such a frame isn't masked (section 5.1). first is the opcode and the
+// flags of the first byte.
 func appendHeader(dst []byte, first byte, length int) []byte {
 	switch {
 	case length <= 125:

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Whatever a client sends, and however its bytes are cut into pieces: messages stay within the limit, texts are UTF-8,
-// and each end has a reason. The same bytes have the same meaning, however they are cut.
+// For any bytes of a client, and any way to cut them into pieces, messages stay within the limit, texts are UTF-8, and each connection ends
+// with a reason. The result doesn't depend on where the bytes are cut.
 func FuzzFrames(f *testing.F) {
 	for _, test := range concat(rfc6455, rfc7692) {
 		if len(test.send) < 500 {
@@ -30,7 +30,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// received returns what a server made of the bytes: each message with its type in front, and then the status.
+// received returns what a server has received: each message after its type, and finally the status.
 func received(t *testing.T, sent []byte, cut int, deflate bool) (all []byte) {
 	const limit = 1 << 12
 	client, server := servertest.Pipe()

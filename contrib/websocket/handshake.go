@@ -51,7 +51,7 @@ type agreement struct {
 	deflate     deflateTerms
 }
 
-// shake checks the client's handshake (section 4.2.1), and sets the fields of the answer.
+// shake checks the client's handshake (section 4.2.1), and sets the response fields of the server's handshake.
 func (u *Upgrader) shake(c *filo.Ctx) (a agreement, err error) {
 	request, response := &c.Request.Header, &c.Response.Header
 	if err := checkRequest(c); err != nil {
@@ -97,19 +97,19 @@ func checkRequest(c *filo.Ctx) error {
 		refuseUpgrade(response)
 		return errVersion
 	case c.Request.ContentLength() != 0:
-		return errBody // otherwise the body's bytes would be taken for frames
+		return errBody // otherwise the body's bytes would be parsed as frames
 	}
 	return nil
 }
 
-// refuseUpgrade sets the fields of a 426: what the client must request, and in which version (section 4.4).
+// refuseUpgrade sets the fields of a 426, which state the protocol and the version that the client must request (section 4.4).
 func refuseUpgrade(response *filo.Header) {
 	response.SetField(&upgradeField)
 	response.SetField(&connectionField)
 	response.SetField(&versionField)
 }
 
-// withdraw removes the fields of the answer again.
+// withdraw removes the response fields that shake has set.
 func withdraw(response *filo.Header) {
 	for _, name := range [...]string{fieldAccept, fieldProtocol, fieldExtensions} {
 		response.Del(name)
@@ -147,7 +147,7 @@ func (u *Upgrader) originAllowed(c *filo.Ctx) bool {
 	return true
 }
 
-// chooseSubprotocol returns the first of the server's subprotocols that the client offers, "" if there is none.
+// chooseSubprotocol returns the first of the server's subprotocols that the client offers, or "" if there is none.
 func (u *Upgrader) chooseSubprotocol(request *filo.Header) (string, error) {
 	best := len(u.options.Subprotocols)
 	for value := range request.Values(fieldProtocol) {
@@ -177,7 +177,7 @@ func only(h *filo.Header, name string) (value []byte, once bool) {
 	return value, once
 }
 
-// hasToken reports whether a field, which is a list, has the token.
+// hasToken reports whether a field whose value is a list contains the token.
 func hasToken(h *filo.Header, name, token string) bool {
 	for value := range h.Values(name) {
 		for element := range strings.SplitSeq(string(value), ",") {

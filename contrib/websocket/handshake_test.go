@@ -11,8 +11,8 @@ import (
 	"github.com/filohttp/filo/proxy"
 )
 
-// request renders a handshake in which lines were replaced: each edit is "Name: value", "-Name" to leave it out, or
-// "+Name: value" to add another one.
+// request renders a handshake with changed lines. An edit is "Name: value" to replace a field, "-Name" to remove it, or "+Name: value" to add
+// another field.
 func request(line string, edits ...string) string {
 	lines := strings.Split(strings.TrimSuffix(handshake, "\r\n"), "\r\n")
 	if line != "" {
@@ -39,7 +39,7 @@ func TestHandshake(t *testing.T) {
 		says   string
 		send   string
 		status string
-		fields map[string]string // of the answer; "" is none
+		fields map[string]string // of the answer; "" means that the field is missing
 	}{
 		{"4.2.2: the answer has Upgrade, Connection and the key's answer", request(""), ok,
 			map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Accept": "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
@@ -165,7 +165,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// Options are given once, and may be left out.
+// New accepts no options or one Options.
 func TestOptionsOnce(t *testing.T) {
 	if websocket.New() == nil {
 		t.Fatal("no Upgrader")
@@ -178,7 +178,7 @@ func TestOptionsOnce(t *testing.T) {
 	websocket.New(websocket.Options{}, websocket.Options{})
 }
 
-// A page may open a WebSocket if middleware.CSRF would let it send a form: both find the client's host and scheme in the same way.
+// A page may open a WebSocket if middleware.CSRF would let it send a form: both determine the client's host and scheme in the same way.
 func TestOriginBehindProxy(t *testing.T) {
 	trusted := middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustHost: true, TrustProto: true}
 	behind := middleware.RealIP(trusted)
@@ -212,7 +212,7 @@ func TestOriginBehindProxy(t *testing.T) {
 	}
 }
 
-// A proxy with defaults sends its upstream's host, and the client's in X-Forwarded-Host.
+// By default, a proxy sends its upstream's host in Host, and the client's host in X-Forwarded-Host.
 func TestOriginBehindFilosProxy(t *testing.T) {
 	behind := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, TrustHost: true})
 	upgrader := websocket.New(websocket.Options{OnMessage: echo})

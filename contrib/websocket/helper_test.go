@@ -45,12 +45,12 @@ var modes = []mode{
 // of the handshake use HTTP/1.1 in any case.
 var overHTTP2 = os.Getenv("FILO_PROTOCOL") == "http2"
 
-// extendedConnect lets clients open WebSockets by HTTP/2, without TLS.
+// extendedConnect lets clients open WebSockets over HTTP/2, without TLS.
 var extendedConnect = filo.HTTP2Options{Unencrypted: true, ExtendedConnect: true}
 
 func served(u *websocket.Upgrader) filo.Handler { return u.Serve }
 
-// accepted is an echo by Accept: its handler reads and writes.
+// accepted returns a handler that accepts a WebSocket by Accept and echoes its messages.
 func accepted(u *websocket.Upgrader) filo.Handler {
 	return func(c *filo.Ctx) error {
 		conn, err := u.Accept(c)
@@ -75,7 +75,7 @@ func echo(c *websocket.Conn, kind websocket.MessageType, message []byte) error {
 	return c.Write(kind, message)
 }
 
-// inModes runs a test in each mode. Without an OnMessage of the options, the server echoes messages.
+// inModes runs a test in each mode. If the options have no OnMessage, the server echoes messages.
 func inModes(t *testing.T, options websocket.Options, test func(t *testing.T, address string)) {
 	t.Helper()
 	if options.OnMessage == nil {
@@ -99,7 +99,7 @@ func serveHandler(t testing.TB, driver filo.Driver, h filo.Handler) (address str
 	return tcptest.Serve(t, &filo.Server{Handler: h, Driver: driver, Logger: quiet, HTTP2: extendedConnect})
 }
 
-// client speaks WebSocket byte by byte.
+// client is a WebSocket client that sends raw bytes and checks the frames that it receives.
 type client struct {
 	net.Conn
 	t      testing.TB
@@ -113,7 +113,7 @@ const handshake = "GET /ws HTTP/1.1\r\nHost: filo.test\r\nConnection: Upgrade\r\
 // offerDeflate is a field for the handshake.
 const offerDeflate = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
 
-// connect connects and does nothing else.
+// connect opens a connection and sends nothing.
 func connect(t testing.TB, address string) *client {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -257,7 +257,7 @@ func (c *client) receive() (first byte, payload string, err error) {
 	return head[0], b.String(), nil
 }
 
-// want reads a frame, which must be this one.
+// want reads a frame, which must have this first byte and payload.
 func (c *client) want(first byte, payload string) {
 	c.t.Helper()
 	if err := c.check(first, payload); err != nil {
@@ -265,7 +265,7 @@ func (c *client) want(first byte, payload string) {
 	}
 }
 
-// check reads a frame and compares it.
+// check reads a frame, and returns an error if it has another first byte or payload.
 func (c *client) check(first byte, payload string) error {
 	gotFirst, got, err := c.receive()
 	if err != nil || gotFirst != first || got != payload {
@@ -281,7 +281,7 @@ func short(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// wantClose reads a close frame with the code, over frames that come before.
+// wantClose skips frames until a close frame arrives, which must have the code.
 func (c *client) wantClose(code int) {
 	c.t.Helper()
 	for {
@@ -303,7 +303,7 @@ func (c *client) wantClose(code int) {
 // closeWrite closes the client's sending side.
 func (c *client) closeWrite() { c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
-// wantEnd reads the end of the connection. A reset isn't accepted: the client might lose what came before.
+// wantEnd reads the end of the connection. A reset isn't accepted, because the client might lose the bytes before it.
 func (c *client) wantEnd() {
 	c.t.Helper()
 	if b, err := c.in.ReadByte(); err != io.EOF {

@@ -12,11 +12,11 @@ import (
 	"github.com/filohttp/filo/internal/h2test"
 )
 
-// With FILO_PROTOCOL=http2 the other tests of the package run over HTTP/2, too. The tests of this file need several
-// WebSockets on one connection, or small windows.
+// With FILO_PROTOCOL=http2 the package's other tests also run over HTTP/2. The tests of this file need several WebSockets on one connection,
+// or small windows.
 
-// Many WebSockets share a connection. Each gets its own messages only, which arrive whole even through small windows. The
-// end of one doesn't end the others.
+// Many WebSockets share a connection. Each WebSocket gets only its own messages, which arrive complete even with small windows. When one
+// ends, the other WebSockets continue.
 func TestHTTP2(t *testing.T) {
 	big := strings.Repeat("0123456789", 20_000)
 	inModes(t, websocket.Options{Compression: websocket.CompressionPerMessage}, func(t *testing.T, address string) {
@@ -65,7 +65,7 @@ func TestHTTP2(t *testing.T) {
 	})
 }
 
-// A handshake is refused as by HTTP/1.1, and the other streams of the connection go on.
+// A handshake is refused as over HTTP/1.1, and the other streams of the connection continue.
 func TestHTTP2Refusals(t *testing.T) {
 	u := websocket.New(websocket.Options{OnMessage: echo, Subprotocols: []string{"chat"}})
 	for _, driver := range []filo.Driver{filo.DriverLoop, filo.DriverBlocking} {

@@ -15,26 +15,26 @@ import (
 // Hub sends messages to the connections that have joined a topic, such as a chat room. The zero value is ready for use with the connections
 // of one process; NewHub makes a hub for several. A Hub must not be copied.
 //
-// A message is rendered once, and compressed once, for all connections. Sending never waits for a client. A slow client is
-// disconnected when more than MaxQueuedBytes wait for it, and never delays the others.
+// A message is rendered once, and compressed once, for all connections. Sending never waits for a client. A slow client is disconnected when
+// more than MaxQueuedBytes wait for it, and never delays other clients.
 type Hub struct {
 	brokered *brokered // nil without a Broker; immutable
 
-	messages, dropped atomic.Uint64 // see Stats
+	messages, dropped atomic.Uint64 // counters for Stats
 
-	mu     sync.Mutex // before topic.mu
+	mu     sync.Mutex // locked before topic.mu
 	topics map[string]*topic
 }
 
-// topic is the set of connections that have joined it.
+// topic is a topic and its members.
 type topic struct {
 	hub  *Hub
 	name string
 
-	sending sync.Mutex // orders the messages; locked before Hub.mu
+	sending sync.Mutex // held while a message is sent, to keep the order; locked before Hub.mu
 
 	mu sync.Mutex
-	// members maps each member to the number of the last message that it has got from another hub. Guarded by mu.
+	// members maps each member to the number of the last message that it already has, perhaps from another hub. Guarded by mu.
 	members map[*Conn]uint64
 }
 
@@ -52,8 +52,8 @@ func (h *Hub) Join(name string, c *Conn) error {
 	return nil
 }
 
-// enter adds a connection to the members of a topic, if it isn't one already. It reports whether it has added it. The connection gets the
-// topic's messages after the one with this number.
+// enter adds a connection to the members of a topic. The connection gets the topic's messages after the one with this number. If it is a
+// member already, enter changes nothing and reports true.
 func (h *Hub) enter(name string, c *Conn, after uint64) (t *topic, member bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,10 +92,10 @@ func (h *Hub) Len(name string) int {
 	return len(t.members)
 }
 
-// Broadcast sends a message to the members of a topic. All members get the topic's messages in the same order. Broadcast
-// returns the number of connections for which the message was sent or queued. It returns an error only for an invalid message:
-// a text that isn't UTF-8. With a Broker, Broadcast waits for it, and returns 0 and perhaps the Broker's error; after an error the message
-// may or may not have been sent. The members get the message soon after.
+// Broadcast sends a message to the members of a topic. All members get the topic's messages in the same order. Broadcast returns the number
+// of connections for which the message was sent or queued. It returns an error only for an invalid message: a text that isn't UTF-8. With a
+// Broker, Broadcast waits until the Broker has accepted the message, and returns 0; the members get the message soon afterwards. If the
+// Broker fails, Broadcast returns its error, and the message may or may not have been sent.
 func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int, err error) {
 	if h.brokered != nil {
 		return 0, h.brokered.publish(name, kind, message)
@@ -117,7 +117,7 @@ func (h *Hub) Broadcast(name string, kind MessageType, message []byte) (sent int
 }
 
 // Stats returns the hub's counters, in the type of package sse. Subscribers are the members of all topics: a connection that has joined two
-// topics counts twice. Events counts messages; messages of a Broker count when they arrive.
+// topics counts twice. Events counts messages; a message from a Broker counts when it arrives.
 func (h *Hub) Stats() sse.HubStats {
 	stats := sse.HubStats{Events: h.messages.Load(), Dropped: h.dropped.Load()}
 	h.mu.Lock()
@@ -160,7 +160,7 @@ func (t *topic) send(m *PreparedMessage) (sent int) {
 	return t.sendLocked(m, 1)
 }
 
-// sendLocked sends the message to all members that haven't got the one with this number.
+// sendLocked sends the message to all members that don't have it already, judging by its number.
 func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
 	for _, c := range t.lacking(number) {
 		switch err := c.Send(m); {
@@ -175,7 +175,7 @@ func (t *topic) sendLocked(m *PreparedMessage, number uint64) (sent int) {
 	return sent
 }
 
-// lacking returns the members that haven't got the message with this number.
+// lacking returns the members that don't have the message with this number.
 func (t *topic) lacking(number uint64) []*Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -195,7 +195,7 @@ func (t *topic) snapshot() []*Conn {
 	return slices.AppendSeq(make([]*Conn, 0, len(t.members)), maps.Keys(t.members))
 }
 
-// remove removes a connection from the topic, and the topic from the hub if that was the last one.
+// remove removes a connection from the topic, and the topic from the hub if it has no members left.
 func (t *topic) remove(c *Conn) {
 	h := t.hub
 	h.mu.Lock()
@@ -208,7 +208,7 @@ func (t *topic) remove(c *Conn) {
 	}
 }
 
-// joined records that the connection is a member of the topic. It reports false if the connection is over.
+// joined records that the connection is a member of the topic. It reports false if the connection has ended.
 func (c *Conn) joined(t *topic) bool {
 	c.gate.Lock()
 	defer c.gate.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// hubServer serves connections that join the topic that the query names. What they send is broadcast there.
+// hubServer serves connections that join the topic that the query names. Their messages are broadcast on that topic.
 func hubServer(t *testing.T, m mode, hub *websocket.Hub, options websocket.Options) (address string, ended <-chan error) {
 	errs := make(chan error, 1000)
 	options.OnOpen = func(r *filo.Ctx, c *websocket.Conn) error {
@@ -51,7 +51,7 @@ func join(t *testing.T, address, topic string, edits ...string) *client {
 	return c
 }
 
-// A message goes to all members of its topic and to nobody else, in the form that each has agreed on.
+// A message is sent to all members of its topic and to nobody else, compressed for those members that have negotiated compression.
 func TestHub(t *testing.T) {
 	for _, m := range modes[:2] {
 		for _, compression := range []websocket.Compression{websocket.CompressionPerMessage, websocket.CompressionContext} {
@@ -107,8 +107,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// Members of a topic get its messages in the same order, whoever sends them. A member that doesn't read is dropped, and the others don't
-// notice.
+// Members of a topic get its messages in the same order, whoever sends them. A member that doesn't read is dropped, which doesn't affect
+// other members.
 func TestHubOrderAndSlowClient(t *testing.T) {
 	const members, senders, messages = 10, 4, 50
 	for _, m := range modes[:2] {
@@ -120,12 +120,12 @@ func TestHubOrderAndSlowClient(t *testing.T) {
 			for i := range clients {
 				clients[i] = join(t, address, "a")
 			}
-			slow := join(t, address, "a") // which doesn't read any more
+			slow := join(t, address, "a") // this client doesn't read any more
 			if socket, ok := slow.Conn.(*net.TCPConn); ok {
 				socket.SetReadBuffer(4 << 10)
 			}
 			payload := make([]byte, 8<<10)
-			turns := make(chan bool, 8) // how far the senders may be ahead of the last client that reads
+			turns := make(chan bool, 8) // limits how far the senders may be ahead of the slowest client that reads
 			var senderGroup, clientGroup sync.WaitGroup
 			for s := range senders {
 				senderGroup.Go(func() {

@@ -20,7 +20,7 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// idleClient is the variable that makes the test binary a client: the address, and how many connections it opens.
+// idleClient is the environment variable that makes the test binary a client. It contains the server's address and the number of connections to open.
 const idleClient = "FILO_WEBSOCKET_IDLE_CLIENT"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beIdle opens connections, each of which sends one message, and leaves them until the standard input ends.
+// beIdle opens connections, sends one message on each of them, and keeps them open until the standard input ends.
 func beIdle(address string, n int) error {
 	answer := string(appendServerFrame(nil, fin|text, long))
 	for range n {
@@ -66,7 +66,7 @@ func appendServerFrame(b []byte, first byte, payload string) []byte {
 	return append(binary.BigEndian.AppendUint16(append(b, first, 126), uint16(len(payload))), payload...)
 }
 
-// An idle WebSocket of Serve keeps no goroutine and no buffers: it costs at most 2 KB beyond the server at rest.
+// An idle WebSocket opened by Serve has no goroutine and no buffers: it adds at most 2 KB to the memory of an idle server.
 func TestIdleMemory(t *testing.T) {
 	n := 9000
 	var limit syscall.Rlimit
@@ -74,7 +74,7 @@ func TestIdleMemory(t *testing.T) {
 		n = 500
 	}
 	address := serveHandler(t, filo.DriverLoop, websocket.New(websocket.Options{OnMessage: echo}).Serve)
-	startIdle(t, address, 20) // what the server needs once
+	startIdle(t, address, 20) // makes the server allocate the memory that doesn't depend on the number of connections
 	goroutines, heap, resident := settled()
 	startIdle(t, address, n)
 	goroutinesNow, heapNow, residentNow := settled()
@@ -91,7 +91,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// startIdle has another process open connections.
+// startIdle starts a process that opens connections.
 func startIdle(t *testing.T, address string, n int) {
 	t.Helper()
 	command := exec.Command(os.Args[0])
@@ -116,11 +116,11 @@ func startIdle(t *testing.T, address string, n int) {
 	}
 }
 
-// settled returns how many goroutines and how much memory the process has when nothing happens.
+// settled waits until the process is idle, and returns how many goroutines and how much memory it has.
 func settled() (goroutines int, heap, resident int64) {
 	for range 3 {
 		debug.FreeOSMemory()
-		time.Sleep(20 * time.Millisecond) // finalizers, and pools that empty in two steps
+		time.Sleep(20 * time.Millisecond) // for finalizers, and for pools, which empty in two steps
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

@@ -19,7 +19,7 @@ type incoming struct {
 
 var incomings = sync.Pool{New: func() any { return new(incoming) }}
 
-// reset prepares the incoming for a message of a connection.
+// reset prepares in for a message of the connection.
 func (in *incoming) reset(c *Conn) {
 	in.decoder.reset(c.deflate.on, c.options.MaxMessageBytes)
 	in.text, in.since = utf8Check{}, now()

@@ -12,15 +12,15 @@ import (
 type inflateReader struct {
 	message *messageReader
 	flate   io.ReadCloser
-	tail    string // the rest of inflateTail
+	tail    string // the part of inflateTail that hasn't been read yet
 	text    utf8Check
 	size    int64  // of the decompressed bytes
-	window  []byte // the last of these bytes
+	window  []byte // the last of the decompressed bytes
 	finals  int
 	err     error
 }
 
-// inflateReaders are decompressors that read bytes one by one, and never more than they need.
+// inflateReaders are decompressors. Their input is an io.ByteReader, so they never read more than they need.
 var inflateReaders = sync.Pool{New: func() any { return flate.NewReader(new(inflateReader)) }}
 
 func newInflateReader(m *messageReader) *inflateReader {
@@ -55,7 +55,7 @@ func (r *inflateReader) readLocked(p []byte) (int, error) {
 			r.finish(errInflate)
 		case r.message.atEnd() && r.tail == "":
 			r.finish(r.complete())
-		default: // a block that is the last one, before the end
+		default: // a final block before the end of the message
 			if r.finals++; r.finals > maxFinals {
 				r.finish(errInflate)
 			} else {
@@ -83,7 +83,7 @@ func (r *inflateReader) took(b []byte) error {
 	return nil
 }
 
-// complete ends the message. It returns io.EOF, or the error of the end.
+// complete ends the message. It returns io.EOF, or an error if the message ends within a rune.
 func (r *inflateReader) complete() error {
 	s := r.message.stream
 	if !r.text.complete() {
@@ -96,7 +96,7 @@ func (r *inflateReader) complete() error {
 	return io.EOF
 }
 
-// finish frees the decompressor.
+// finish returns the decompressor to the pool.
 func (r *inflateReader) finish(err error) {
 	if r.err = err; err != io.EOF && r.message.failed == nil {
 		r.err = r.message.stream.fail(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// Another implementation's client understands everything, with and without compression.
+// The client of another implementation works with this server, with and without compression.
 func TestCoderClient(t *testing.T) {
 	for _, theirs := range []coder.CompressionMode{coder.CompressionDisabled, coder.CompressionNoContextTakeover, coder.CompressionContextTakeover} {
 		for _, ours := range []websocket.Compression{websocket.CompressionOff, websocket.CompressionPerMessage, websocket.CompressionContext} {

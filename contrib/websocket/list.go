@@ -2,8 +2,8 @@ package websocket
 
 import "strings"
 
-// list is the value of a field while it is parsed (RFC 6455, section 9.1). Fields whose value doesn't follow the grammar exactly fail the
-// handshake, so that both ends understand the same.
+// list is the value of a field while it is parsed (RFC 6455, section 9.1). A field whose value doesn't follow the grammar exactly fails the
+// handshake, so that both ends agree on its meaning.
 type list struct{ rest string }
 
 // skip skips white space, and reports whether anything is left.
@@ -21,8 +21,8 @@ func (l *list) take(separator byte) bool {
 	return true
 }
 
-// element goes to the next element of the list, and skips empty ones (RFC 9110, section 5.6.1.2). After the last one it returns false; ok
-// reports whether the list is valid at this place.
+// element advances to the next element of the list, and skips empty elements (RFC 9110, section 5.6.1.2). After the last element, more is
+// false. ok reports whether the list is valid at this point.
 func (l *list) element(first bool) (more, ok bool) {
 	if !first && !l.take(',') {
 		return false, !l.skip()
@@ -66,9 +66,9 @@ func (l *list) value() (value string, ok bool) {
 	return "", false
 }
 
-// each parses the elements of the list one by one. Each begins with a token; take parses the rest of the element, and reports whether it is
-// valid. each reports whether the whole list is valid. An empty list is valid: some clients send the field without a value, and RFC 9110,
-// section 5.6.1.2, requires recipients to accept that.
+// each parses the elements of the list one by one. An element begins with a token; take parses the rest of the element, and reports whether
+// the element is valid. each reports whether the whole list is valid. An empty list is valid: some clients send the field without a value,
+// and RFC 9110, section 5.6.1.2, requires recipients to accept that.
 func (l *list) each(take func(token string) bool) (valid bool) {
 	for first := true; ; first = false {
 		more, ok := l.element(first)

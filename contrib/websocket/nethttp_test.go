@@ -12,12 +12,12 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// wrapper is the least that a middleware of net/http may put around a ResponseWriter.
+// wrapper is a minimal wrapper with which net/http middleware may replace a ResponseWriter.
 type wrapper struct{ http.ResponseWriter }
 
 func (w *wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A WebSocket is served alike by filo, behind a middleware of net/http, and in net/http's own server, up to the shutdown.
+// A WebSocket is served in the same way by filo, behind net/http middleware, and in net/http's own server, including the shutdown.
 func TestNetHTTP(t *testing.T) {
 	wraps := adaptor.Middleware(func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(&wrapper{w}, r) })

@@ -6,14 +6,15 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// openConns are the open connections that an Upgrader's Accept has opened; the server itself knows those opened by Serve.
+// openConns contains the open connections that an Upgrader's Accept has opened. Those opened by Serve aren't included, because the server
+// itself keeps track of them.
 type openConns struct {
 	mu      sync.Mutex
 	conns   map[*Conn]*filo.Server // guarded by mu
-	servers map[*filo.Server]bool  // whose shutdown hook is registered; guarded by mu
+	servers map[*filo.Server]bool  // the servers whose shutdown hook is registered; guarded by mu
 }
 
-// add registers a connection until it is over.
+// add registers a connection until it ends.
 func (o *openConns) add(c *Conn, s *filo.Server) {
 	c.stream.forget = func() { o.remove(c) }
 	o.mu.Lock()
@@ -41,7 +42,7 @@ func (o *openConns) goAway(s *filo.Server) {
 	delete(o.servers, s)
 	for c, server := range o.conns {
 		if server == s {
-			go c.sendClose(errGoingAway, errGoingAway, stateClosing) // the client may be slow to take it
+			go c.sendClose(errGoingAway, errGoingAway, stateClosing) // in a goroutine, since the client may be slow to read
 		}
 	}
 }

@@ -37,22 +37,22 @@ const (
 // Options set which WebSockets are accepted and how they are handled. The zero value has safe defaults. For limits and times,
 // zero means the default and a negative value means none.
 type Options struct {
-	// OnOpen is called in the request's handler when Serve has opened a connection, before anything is read from it. It may read the
-	// request, which ends when OnOpen returns, and may write to the connection. An error closes the connection as an error of OnMessage
-	// does.
+	// OnOpen is called in the request's handler when Serve has opened a connection, before anything is read from it. It may read the request,
+	// which ends when OnOpen returns, and may write to the connection. If OnOpen returns an error, the connection is closed as after an error
+	// of OnMessage.
 	OnOpen func(c *filo.Ctx, conn *Conn) error
-	// OnMessage is called with each message of a connection opened by Serve, one after the other. It may block, and then holds a worker.
-	// The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with that code and reason,
-	// after any other error with StatusInternalError. Required for Serve: New panics if OnOpen or OnClose is set without it.
+	// OnMessage is called with each message of a connection opened by Serve, one message at a time. It may block; meanwhile it occupies a
+	// worker. The message is lent until OnMessage returns. If OnMessage returns a *CloseError, the connection is closed with that code and
+	// reason; after any other error, with StatusInternalError. Required for Serve: New panics if OnOpen or OnClose is set without it.
 	OnMessage func(conn *Conn, kind MessageType, message []byte) error
 	// OnClose is called once when a connection opened by Serve has ended. err is a *CloseError if either side sent a close frame, else the
 	// error of OnOpen or OnMessage if that ended the connection, else the connection's error. No function is called after OnClose.
 	OnClose func(conn *Conn, err error)
 
-	// Origins are further origins whose pages may connect, such as "https://app.example.com". "https://*.example.com" allows all hosts
-	// directly below that one, such as a.example.com, but not a.b.example.com, as in middleware.CORS. Pages of the host that the client has
-	// asked for (see middleware.Host) may always connect. So may clients that send no Origin, since they aren't browsers. "*" lets every
-	// page on the web act as its visitor, with the visitor's cookies.
+	// Origins are further origins whose pages may connect, such as "https://app.example.com". "https://*.example.com" allows all hosts one
+	// label below example.com, such as a.example.com, but not a.b.example.com, as in middleware.CORS. Pages of the host that the client has
+	// asked for (see middleware.Host) may always connect. Clients that send no Origin may always connect, too, since they aren't browsers.
+	// "*" lets every page on the web act as its visitor, with the visitor's cookies.
 	Origins []string
 	// Subprotocols are the server's subprotocols, in order of preference. A client that offers none of them is still accepted,
 	// without a subprotocol.
@@ -65,8 +65,8 @@ type Options struct {
 
 	// MaxMessageBytes limits the size of a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
 	MaxMessageBytes int64
-	// MaxQueuedBytes limits the bytes that wait for a slow client of a connection opened by Serve. Beyond the limit a Write waits, and Send
-	// and a Hub drop the client. Default 256 KB; there is always a limit.
+	// MaxQueuedBytes limits the bytes that wait for a slow client of a connection opened by Serve. Beyond the limit, Write waits, Send
+	// returns an error, and a Hub drops the client. Default 256 KB; there is always a limit.
 	MaxQueuedBytes int
 
 	// ReadTimeout limits the time from a message's first byte to its last. Default 30 s.
@@ -81,7 +81,7 @@ type Options struct {
 	PingInterval, PongTimeout time.Duration
 }
 
-// withDefaults returns the options with defaults, and panics if one is wrong.
+// withDefaults returns the options with their defaults set, and panics if an option is wrong.
 func (o Options) withDefaults() Options {
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
 	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, DefaultMaxQueuedBytes)

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// originPattern is an allowed origin, or the domain whose hosts are allowed: those with one more label.
+// originPattern is an allowed origin. If it is wild, it allows the hosts one label below a domain.
 type originPattern struct {
-	scheme, host string // host without the "*", but with the dot behind it, in lower case
+	scheme, host string // in lower case; host is without the "*", but with the dot after it
 	wild         bool
 }
 
-// originCheck decides which pages may connect. Browsers let every page open a WebSocket to every server, with the cookies
-// that the server has set; only the server can refuse it (RFC 6455, section 10.2).
+// originCheck decides which pages may connect. Browsers let every page open a WebSocket to every server, with the cookies that the server has
+// set; only the server can refuse the connection (RFC 6455, section 10.2).
 type originCheck struct {
 	any      bool
 	patterns []originPattern
@@ -34,7 +34,7 @@ func newOriginCheck(patterns []string) (check originCheck) {
 	return check
 }
 
-// allows reports whether a page of the origin may connect to the host. The scheme is the one by which the client has asked for the host.
+// allows reports whether a page of the origin may connect to the host. asked is the scheme with which the client has requested the host.
 func (o *originCheck) allows(origin, host, asked string) bool {
 	if o.any {
 		return true
@@ -43,7 +43,7 @@ func (o *originCheck) allows(origin, host, asked string) bool {
 	if !ok {
 		return false
 	}
-	// A request without TLS may have reached a proxy with TLS.
+	// The origin's scheme may be https although asked is http: a proxy may have terminated TLS.
 	if page == trimPort(strings.ToLower(host), scheme) && (scheme == "https" || asked == "http") {
 		return true
 	}

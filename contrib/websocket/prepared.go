@@ -10,8 +10,8 @@ import (
 
 var errAccepted = errors.New("websocket: Send, Join and Resume work only on connections of Serve")
 
-// PreparedMessage is a message for many clients. It is rendered once, and compressed once if a client uses compression. It is
-// immutable, and many goroutines may use it.
+// PreparedMessage is a message for many clients. It is rendered once for all clients, and compressed once if any client uses compression. It
+// is immutable, and many goroutines may use it.
 type PreparedMessage struct {
 	kind    MessageType
 	payload []byte // shares its memory with plain
@@ -20,7 +20,7 @@ type PreparedMessage struct {
 	shorter rendered // the compressed form; empty if that isn't shorter
 }
 
-// rendered is a frame, once for direct writes and once for the queue.
+// rendered is a frame in two forms: for direct writes, and for the queue.
 type rendered struct {
 	frame  []byte
 	queued *filo.PreparedMessage
@@ -50,9 +50,9 @@ func (m *PreparedMessage) compressed() (r *rendered, ok bool) {
 	return &m.shorter, m.shorter.queued != nil
 }
 
-// Send sends a message without waiting for the client. Bytes that the client doesn't take at once wait in the connection, as a reference to
-// the message. Send is for connections opened by Serve. If more than MaxQueuedBytes would wait, Send sends nothing and returns
-// filo.ErrQueueFull; the caller decides whether to try again later or to close the connection.
+// Send sends a message without waiting for the client. If the client doesn't read the bytes at once, the connection queues a reference to the
+// message. Send is for connections opened by Serve. If more than MaxQueuedBytes would wait, Send sends nothing and returns filo.ErrQueueFull;
+// the caller decides whether to try again later or to close the connection.
 func (c *Conn) Send(m *PreparedMessage) error {
 	if c.parked == nil {
 		return errAccepted
@@ -64,7 +64,7 @@ func (c *Conn) Send(m *PreparedMessage) error {
 		case busyBehind:
 			return filo.ErrQueueFull
 		}
-		runtime.Gosched() // another goroutine writes, and doesn't wait for the client
+		runtime.Gosched() // another goroutine is writing, without waiting for the client
 	}
 	defer c.mu.Unlock()
 	if err := c.closedError(); err != nil {
@@ -95,9 +95,9 @@ func (c *Conn) queueLocked(r *rendered) error {
 	return c.parked.Queue(r.queued)
 }
 
-// sendBeside sends a message while a goroutine waits for the client to take an earlier frame. That goroutine holds mu, which
-// also guards the context of the compression. So if the connection keeps such a context, the message is sent uncompressed: it can't become
-// part of the context, and later messages must not refer to it.
+// sendBeside sends a message while another goroutine waits for the client to read an earlier frame. That goroutine holds mu, which also
+// guards the context of the compression. So if the connection keeps such a context, the message is sent uncompressed: a compressed message
+// would have to be added to the context, which this goroutine can't change.
 func (c *Conn) sendBeside(m *PreparedMessage) error {
 	r := &m.plain
 	if !c.deflate.sendContext {
@@ -107,7 +107,7 @@ func (c *Conn) sendBeside(m *PreparedMessage) error {
 	open := c.current() == stateOpen
 	var err error
 	if open {
-		err = c.parked.Queue(r.queued) // must come before a close frame, so it needs the gate
+		err = c.parked.Queue(r.queued) // must be queued before a close frame, so the gate is held
 	}
 	c.gate.Unlock()
 	if !open {

@@ -10,16 +10,16 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// testLimit is how long a message may be in these tests.
+// testLimit is the maximum length of a message in these tests.
 const testLimit = 100_000
 
-// rfcCase holds the bytes that a client sends to a server that echoes, and those that it must get.
+// rfcCase holds the bytes that a client sends to an echo server, and the frames that it must receive.
 type rfcCase struct {
 	section string // of RFC 6455 or RFC 7692
-	says    string // what the section demands
+	says    string // what the section requires
 	send    string
 	want    []answer // data and pongs
-	closes  int      // the code of the server's close frame, 1005 if it has none; 0: it stays open
+	closes  int      // the code of the server's close frame, 1005 if it has no code; 0 if the connection stays open
 }
 
 // answer is a frame of the server.
@@ -88,7 +88,7 @@ var framingCases = []rfcCase{
 		[]answer{{fin | text, "1"}, {fin | binaryOp, "2"}, {fin | text, "3"}}, 0},
 }
 
-// lengthCases are the shortest and the longest payload of each encoding of a length.
+// lengthCases are test cases for the shortest and the longest payload of each encoding of a length.
 func lengthCases() (cases []rfcCase) {
 	for _, n := range []int{1, 124, 125, 126, 127, 128, 255, 256, 4095, 4096, 8191, 8192, 8193, 65535, 65536, 65537} {
 		payload := strings.Repeat("0123456789abcde", n/15+1)[:n]
@@ -123,7 +123,7 @@ var fragmentCases = []rfcCase{
 	{"5.4", "a control frame in between doesn't change that", frame(text, "a") + frame(fin|ping, "p") + frame(fin|text, "b"), echoes(fin|pong, "p"), 1002},
 }
 
-// controlCases are the cases of pings and pongs.
+// controlCases are test cases for pings and pongs.
 func controlCases() []rfcCase {
 	longest := strings.Repeat("p", 125)
 	return []rfcCase{
@@ -150,7 +150,7 @@ var closeCases = []rfcCase{
 	{"7.1.7", "an endpoint that has failed the connection must not go on with what comes", frame(fin|3, "") + frame(fin|text, "a") + frame(fin|ping, "b"), nil, 1002},
 }
 
-// closeCodeCases are the codes that may, and may not, be in a close frame.
+// closeCodeCases are test cases for codes that are allowed, or not allowed, in a close frame.
 func closeCodeCases() (cases []rfcCase) {
 	for _, code := range []int{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999} {
 		cases = append(cases, rfcCase{"7.4", fmt.Sprintf("a close frame may have status %d", code), closeFrame(code, "why"), nil, code})
@@ -161,7 +161,7 @@ func closeCodeCases() (cases []rfcCase) {
 	return cases
 }
 
-// textCases are the cases of UTF-8.
+// textCases are test cases for valid and invalid UTF-8.
 func textCases() (cases []rfcCase) {
 	bad := map[string]string{
 		"a continuation byte alone":        "\x80",
@@ -204,7 +204,7 @@ var limitCases = []rfcCase{
 	{"10.4", "likewise one that would overflow", frame(binaryOp, "a") + "\x80\xff\x7f\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00", nil, 1009},
 }
 
-// Every case holds however its bytes arrive: at once, one by one, with the handshake, or cut anywhere.
+// The result of a case doesn't depend on how its bytes arrive: at once, one by one, with the handshake, or cut anywhere.
 func TestRFC6455(t *testing.T) {
 	inModes(t, websocket.Options{MaxMessageBytes: testLimit}, func(t *testing.T, address string) {
 		for _, test := range rfc6455 {
@@ -216,8 +216,8 @@ func TestRFC6455(t *testing.T) {
 	})
 }
 
-// Section 5.5.1: a client must send nothing behind its close frame. If it does, the server answers none of that, and closes the connection
-// at once, so the client may get a reset.
+// Section 5.5.1: a client must send nothing after its close frame. If it does, the server doesn't answer that, and closes the connection at
+// once, so the client may get a reset.
 func TestNothingBehindClose(t *testing.T) {
 	inModes(t, websocket.Options{}, func(t *testing.T, address string) {
 		c := open(t, address)
@@ -230,9 +230,9 @@ func TestNothingBehindClose(t *testing.T) {
 	})
 }
 
-// run runs the case with each way to cut what is sent.
+// run runs the case with each way to cut the bytes that are sent.
 func (test rfcCase) run(t *testing.T, address string, fields ...string) {
-	// A server that has ended the connection needn't read everything: only its answer counts.
+	// Errors of sending are ignored: a server that has ended the connection needn't read everything.
 	test.check(open(t, address, fields...), func(c *client) { io.WriteString(c, test.send) })
 	at := rand.IntN(len(test.send))
 	test.check(open(t, address, fields...), func(c *client) {

@@ -72,7 +72,7 @@ var rfc7692 = []rfcCase{
 func TestRFC7692(t *testing.T) {
 	options := websocket.Options{MaxMessageBytes: testLimit, Compression: websocket.CompressionPerMessage, CompressionMinimum: testLimit + 1}
 	inModes(t, options, func(t *testing.T, address string) {
-		// The cases of RFC 6455 hold with the extension, too, except for the meaning of RSV1.
+		// The cases of RFC 6455 apply with the extension, too, except for the meaning of RSV1.
 		for _, test := range concat(rfc7692, rfc6455) {
 			if strings.HasPrefix(test.says, "RSV1 ") && test.section == "5.2" {
 				continue
@@ -85,7 +85,7 @@ func TestRFC7692(t *testing.T) {
 	})
 }
 
-// Offers are accepted or declined as section 7.1 says; the server's answer is to the first valid offer.
+// Offers are accepted or declined as section 7.1 requires. The server accepts the first valid offer.
 func TestDeflateNegotiation(t *testing.T) {
 	const both = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 	for _, test := range []struct {
@@ -150,7 +150,7 @@ func field(head, name string) string {
 	return value
 }
 
-// A message of this side is compressed if compression was negotiated, if the message is long enough, and if compression makes it shorter.
+// The server compresses a message if compression was negotiated, if the message is long enough, and if compression makes it shorter.
 func TestDeflateSends(t *testing.T) {
 	random := make([]byte, 2000)
 	for i := range random {
@@ -196,7 +196,7 @@ func TestDeflateSends(t *testing.T) {
 	}
 }
 
-// If contexts were negotiated, messages refer to earlier ones, in both directions, but not to messages that weren't compressed.
+// If contexts were negotiated, messages refer to earlier messages, in both directions, but not to messages that weren't compressed.
 func TestDeflateContexts(t *testing.T) {
 	options := websocket.Options{Compression: websocket.CompressionContext, CompressionMinimum: 1}
 	inModes(t, options, func(t *testing.T, address string) {

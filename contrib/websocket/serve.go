@@ -35,7 +35,7 @@ func (c *Conn) opened(request *filo.Ctx) {
 	c.parked.SetWait(c.nextLook())
 }
 
-// serve is called when bytes have arrived or a timer is due.
+// serve is called when bytes have arrived, when the deadline has passed, or when the server shuts down.
 func (c *Conn) serve(p *filo.ParkedConn, why filo.Wake) (err error) {
 	returned := false
 	defer func() {
@@ -80,7 +80,7 @@ func (c *Conn) receive() error {
 	return c.take(input[:n])
 }
 
-// endError returns the error of a connection on which nothing more arrives.
+// endError returns the error for a connection whose input has ended.
 func endError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errEnded
@@ -130,7 +130,7 @@ func (c *Conn) fail(err error) error {
 	incomings.Put(c.in)
 	c.in = nil
 	if !c.sendClose(failed, failed, stateFailed) {
-		return err // the client was sent a close frame, and has answered with this one
+		return err // this side had already sent a close frame
 	}
 	return nil
 }
@@ -162,8 +162,8 @@ func (c *Conn) handle(in *incoming, e event, payload []byte) error {
 	return nil
 }
 
-// control handles a control frame. The error for a close frame is a *CloseError. It has the client's code, or this side's code if the
-// client's frame answers a close frame of this side.
+// control handles a control frame. The error for a close frame is a *CloseError. The error has the client's code, or this side's code if the
+// client's frame answers this side's close frame.
 func (c *Conn) control(e event, payload []byte) error {
 	switch e {
 	case eventPing:
@@ -182,7 +182,7 @@ func (c *Conn) control(e event, payload []byte) error {
 	return nil
 }
 
-// closeFor closes the connection because of an error of the user's function.
+// closeFor closes the connection because OnOpen or OnMessage has returned an error.
 func (c *Conn) closeFor(err error) {
 	frame := errFunction
 	if asked, ok := errors.AsType[*CloseError](err); ok && asked.Code.sendable() {
@@ -191,7 +191,7 @@ func (c *Conn) closeFor(err error) {
 	c.sendClose(frame, err, stateClosing)
 }
 
-// look checks which timer is due.
+// look checks which of the connection's time limits has been reached.
 func (c *Conn) look() error {
 	at := now()
 	if in := c.in; in != nil && c.options.ReadTimeout > 0 && at >= in.since+c.options.ReadTimeout {
@@ -216,8 +216,8 @@ func (c *Conn) lookSilence(at time.Duration) error {
 	return nil
 }
 
-// sendPing sends a ping unless it would have to wait. In that case bytes wait for the client, and it shows that it is there by
-// taking them.
+// sendPing sends a ping unless it would have to wait for the client. In that case other bytes are waiting to be sent, and the client shows
+// that it is alive by reading them.
 func (c *Conn) sendPing() {
 	if c.stream != nil {
 		c.Ping()
@@ -246,7 +246,7 @@ func (c *Conn) nextLook() time.Time {
 	return epoch.Add(at)
 }
 
-// nextSilence returns when the client will have been silent for long enough; 0 means never.
+// nextSilence returns when a silent client must be pinged or disconnected; 0 means never.
 func (c *Conn) nextSilence() time.Duration {
 	switch o := c.options; {
 	case c.current() != stateOpen:

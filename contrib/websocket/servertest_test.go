@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A WebSocket client that uses an http.Client can test a WebSocket without a port, as the guide says.
+// A WebSocket client that accepts an http.Client can test a WebSocket without a port, as the guide says.
 func TestInMemory(t *testing.T) {
 	chat := websocket.New(websocket.Options{
 		OnMessage: func(conn *websocket.Conn, kind websocket.MessageType, message []byte) error {

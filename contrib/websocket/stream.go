@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// streamBuffer is the size of the read buffer that a connection opened by Accept begins with, and streamBufferMax the size to which the
-	// buffer grows when much arrives.
+	// streamBuffer is the initial size of the read buffer of a connection opened by Accept. When much data arrives, the buffer grows to
+	// streamBufferMax.
 	streamBuffer    = 4 << 10
 	streamBufferMax = 32 << 10
 )
@@ -21,7 +21,7 @@ var errServed = errors.New("websocket: Read and Reader work only on connections 
 // stream holds the state that only connections opened by Accept have.
 type stream struct {
 	conn    *Conn
-	forget  func()     // removes it from the open connections
+	forget  func()     // removes the connection from openConns
 	writing sync.Mutex // held for a whole message; locked before Conn.mu
 
 	reading sync.Mutex     // guards the rest
@@ -42,8 +42,7 @@ func newStream(c *Conn, received []byte) *stream {
 }
 
 // Read returns the next message, which the caller owns. Read also answers pings and the client's close frame, so the owner of a connection
-// opened by Accept must call it continually. After either side has closed the connection the error is a *CloseError, the same one each
-// time.
+// opened by Accept must call it continually. After either side has closed the connection, every call returns the same *CloseError.
 func (c *Conn) Read() (kind MessageType, message []byte, err error) {
 	s := c.stream
 	if s == nil {
@@ -78,7 +77,7 @@ func (s *stream) endMessage() {
 	s.message = nil
 }
 
-// skipRest discards the rest of a message that Reader has begun. A compressed message is decompressed nevertheless, since later messages
+// skipRest discards the rest of a message that Reader has begun. Even the rest of a compressed message is decompressed, since later messages
 // may refer to it.
 func (s *stream) skipRest() error {
 	var scratch [512]byte
@@ -119,7 +118,7 @@ func (s *stream) next() (event, []byte, error) {
 	return eventNone, nil, s.err
 }
 
-// fail ends the connection. It does so at once, unless the client has caused the error: then the client gets time to read the reason.
+// fail ends the connection. If the client has caused the error, fail first gives it time to read the close frame.
 func (s *stream) fail(err error) error {
 	c := s.conn
 	if failed, ok := errors.AsType[*CloseError](err); ok && failed.Local && c.sendClose(failed, failed, stateFailed) {
@@ -142,7 +141,7 @@ func (s *stream) linger() {
 	}
 }
 
-// fill reads more. All bytes before r were used.
+// fill reads more bytes into the buffer, all of whose bytes have been used.
 func (s *stream) fill() error {
 	c := s.conn
 	s.r, s.w = 0, 0
@@ -177,8 +176,8 @@ func (s *stream) fill() error {
 	}
 }
 
-// setDeadline sets the deadline of the next read. If an earlier deadline is set already, it stays: to check the time when it fires costs
-// less than to set a deadline for each read.
+// setDeadline sets the deadline of the next read. An earlier deadline that is already set isn't changed: checking the time when it expires
+// costs less than setting a deadline for each read.
 func (s *stream) setDeadline() {
 	c := s.conn
 	at := c.nextSilence()
@@ -240,7 +239,7 @@ func (c *Conn) Reader() (MessageType, io.Reader, error) {
 type messageReader struct {
 	stream  *stream
 	piece   []byte
-	last    bool           // no piece follows this one
+	last    bool           // no further piece follows
 	inflate *inflateReader // decompresses the message; nil if it isn't compressed
 	failed  error
 }

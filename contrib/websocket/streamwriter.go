@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// fragmentSize is how many bytes of a Writer's message are sent in one frame. It isn't larger than the distance that the compressor can
-// refer back.
+// fragmentSize is how many bytes of a Writer's message are sent in one frame. It doesn't exceed the maximum distance of the compressor's
+// references.
 const fragmentSize = 16 << 10
 
 var errWriter = errors.New("websocket: Writer works only on connections of Accept")
@@ -42,7 +42,7 @@ type messageWriter struct {
 	text       bool
 	check      utf8Check
 	deflate    bool
-	dictionary []byte // the last bytes sent so far, to which the next ones may refer
+	dictionary []byte // the last bytes sent so far, to which the next bytes may refer
 	buffer     *buffer
 	err        error // why nothing more can be written
 }
@@ -88,7 +88,7 @@ func (w *messageWriter) Close() error {
 	return err
 }
 
-// abort ends the connection: a part of the message may have been sent, and can't be taken back otherwise.
+// abort ends the connection: a part of the message may have been sent, and there is no other way to withdraw it.
 func (w *messageWriter) abort(err error) error {
 	w.err = err
 	frame := failure(StatusInternalError, "")

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/contrib/websocket"
 )
 
-// A message that arrives slowly must be complete within ReadTimeout after its first byte, whatever comes in between.
+// A message that arrives slowly must be complete within ReadTimeout after its first byte, whatever other frames arrive in between.
 func TestSlowMessage(t *testing.T) {
 	for _, start := range []string{"\x81", frame(fin|text, "abc")[:7], frame(text, "abc"), frame(fin|ping, "abc")[:8]} {
 		inModes(t, websocket.Options{ReadTimeout: 50 * time.Millisecond}, func(t *testing.T, address string) {
@@ -45,13 +45,13 @@ func TestSlowMessage(t *testing.T) {
 	})
 }
 
-// A silent client is sent a ping. Its connection stays open as long as it answers, whatever it sends, and ends when it doesn't.
+// A silent client is sent a ping. Its connection stays open as long as the client answers with any frame, and ends when it doesn't.
 func TestKeepAlive(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
-			t.Parallel() // connections of Serve are looked at once a second
-			// A machine may stand still for longer than a short PongTimeout. Then a longer one shows whether a client that answers keeps
-			// its connection.
+			t.Parallel() // connections opened by Serve are checked once a second
+			// A busy machine may stall for longer than a short PongTimeout. So the test is repeated with longer ones, to show that a client
+			// that answers keeps its connection.
 			for timeout := 60 * time.Millisecond; ; timeout *= 6 {
 				c := open(t, m.serve(t, websocket.Options{OnMessage: echo, PingInterval: timeout / 3, PongTimeout: timeout}))
 				err := answerPings(c, 4)
@@ -67,8 +67,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// answerPings answers n pings, by pongs and by messages in turn, and then waits for one more ping. It returns an error if a
-// ping is missing.
+// answerPings answers n pings, alternately by pongs and by messages, and then waits for one more ping. It returns an error if a ping is
+// missing.
 func answerPings(c *client, n int) error {
 	for i := range n {
 		if err := c.check(fin|ping, ""); err != nil {
@@ -98,7 +98,7 @@ func TestPingsOnly(t *testing.T) {
 	})
 }
 
-// Nothing is sent to a client that is silent if PingInterval is negative.
+// If PingInterval is negative, nothing is sent to a silent client.
 func TestNoPings(t *testing.T) {
 	inModes(t, websocket.Options{PingInterval: -1, ReadTimeout: -1, WriteTimeout: -1}, func(t *testing.T, address string) {
 		c := open(t, address)
@@ -110,7 +110,7 @@ func TestNoPings(t *testing.T) {
 	})
 }
 
-// If a client sends messages but doesn't read, a Write that waits for it fails after WriteTimeout, and the connection ends.
+// If a client sends messages but doesn't read, a Write that waits for the client fails after WriteTimeout, and the connection ends.
 func TestClientStopsReading(t *testing.T) {
 	big := strings.Repeat("x", 60_000)
 	for _, m := range modes {
@@ -149,8 +149,8 @@ func TestClientStopsReading(t *testing.T) {
 	}
 }
 
-// Answers to messages that arrived together are sent together. But if the function takes long, the first answers are sent before the
-// last ones are ready.
+// Answers to messages that arrived together are sent together. But if OnMessage takes long, the first answers are sent before the last
+// answers are ready.
 func TestAnswersDontWait(t *testing.T) {
 	for _, m := range modes[:2] {
 		released := make(chan bool)
@@ -170,7 +170,7 @@ func TestAnswersDontWait(t *testing.T) {
 	}
 }
 
-// Handlers find the value that OnOpen has taken from the request, and OnMessage isn't called before OnOpen has returned.
+// OnMessage finds the value that OnOpen has stored, and isn't called before OnOpen has returned.
 func TestOnOpen(t *testing.T) {
 	for _, m := range modes[:2] {
 		address := m.serve(t, websocket.Options{

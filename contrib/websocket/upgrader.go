@@ -8,7 +8,7 @@ import (
 type Upgrader struct {
 	options Options
 	origins originCheck
-	open    openConns // of Accept
+	open    openConns // connections opened by Accept
 }
 
 // New makes an Upgrader. It panics if an option is invalid.
@@ -17,7 +17,7 @@ func New(options ...Options) *Upgrader {
 	return &Upgrader{options: o.withDefaults(), origins: newOriginCheck(o.Origins)}
 }
 
-// one returns the options that a constructor was given, the zero value if there are none. It panics if there are two.
+// one returns the options that were passed to New, or the zero value if there are none. It panics if there are two.
 func one(options []Options) (o Options) {
 	if len(options) > 1 {
 		panic("websocket: New takes one Options at most: set all of them in one")
@@ -28,14 +28,14 @@ func one(options []Options) (o Options) {
 	return o
 }
 
-// Serve is a handler that accepts a WebSocket and registers it with its loop: while it waits it has no goroutine and no buffer.
+// Serve is a handler that accepts a WebSocket and registers it with its loop. While the connection waits, it has no goroutine and no buffer.
 // A worker calls Options.OnMessage when a message has arrived. Use Serve for many connections that mostly wait.
 //
 // The error is a *filo.HTTPError: 426 if the client didn't request a WebSocket, or requested another version of the protocol,
 // 403 if its page's origin may not connect, 400 if its handshake is malformed, and 405 for a method other than GET.
 //
-// The connections count against Server.MaxConns, and against Server.Concurrency only while one of the functions runs. At
-// Shutdown their clients get StatusGoingAway.
+// The connections count against Server.MaxConns, and against Server.Concurrency only while one of the functions in Options runs. At Shutdown
+// their clients get StatusGoingAway.
 func (u *Upgrader) Serve(c *filo.Ctx) error {
 	if u.options.OnMessage == nil {
 		panic("websocket: Serve needs Options.OnMessage, which is called with each message; without it, use Accept")
@@ -71,7 +71,7 @@ func (u *Upgrader) Accept(c *filo.Ctx) (*Conn, error) {
 	return conn, nil
 }
 
-// upgrade makes the handshake. takeOver takes the connection over, with the answer.
+// upgrade performs the handshake. takeOver sends the answer, and takes the connection over from the server.
 func (u *Upgrader) upgrade(c *filo.Ctx, takeOver func(*Conn) error) (*Conn, error) {
 	agreed, err := u.shake(c)
 	if err != nil {

@@ -8,7 +8,7 @@ type utf8Check struct {
 	have int
 }
 
-// valid reports whether the text can be UTF-8 up to the end of this piece.
+// valid reports whether the text up to the end of this piece is valid UTF-8, perhaps with an incomplete rune at the end.
 func (u *utf8Check) valid(piece []byte) bool {
 	for u.have > 0 && len(piece) > 0 {
 		u.part[u.have] = piece[0]

@@ -18,23 +18,23 @@ var (
 const (
 	// corkSize is how many bytes are gathered before they are sent.
 	corkSize = 16 << 10
-	// corkTime is the maximum time that gathered bytes wait for a function that takes long.
+	// corkTime is the maximum time that gathered bytes wait while OnMessage runs.
 	corkTime = time.Millisecond
-	// copySize is the length up to which a message on a connection that Accept returned is copied behind its header. A longer one is sent
-	// without a copy.
+	// copySize is the length up to which a message on a connection opened by Accept is copied into one buffer with its header. A longer
+	// message is sent without a copy.
 	copySize = 16 << 10
 )
 
-// Values of Conn.busy: the holder of mu may keep it for long.
+// Values of Conn.busy, which tells whether the holder of Conn.mu may hold it for long.
 const (
 	notBusy    = iota
-	busyFrame  // waits for the client to take a frame; all earlier frames are on their way
-	busyBehind // waits for the client to take earlier frames, since the queue is full
+	busyFrame  // waits for the client to read a frame; all earlier frames were passed on
+	busyBehind // waits for the client to read earlier frames, since the queue is full
 )
 
-// Write sends a message. While the client is slow, Write waits for at most WriteTimeout; then the connection ends. On a connection opened
-// by Serve, Write may return before the client has taken all bytes, which then wait in the connection: see MaxQueuedBytes. When several
-// messages have arrived together, the answers to them are sent together, at most a millisecond later.
+// Write sends a message. While the client is slow, Write waits for at most WriteTimeout; then the connection ends. On a connection opened by
+// Serve, Write may return before all bytes have been sent; the rest is queued: see MaxQueuedBytes. When several messages have arrived
+// together, the answers to them are gathered, for at most a millisecond, and sent together.
 //
 // A text must be UTF-8. The caller may reuse the message when Write returns.
 func (c *Conn) Write(kind MessageType, message []byte) error {
@@ -73,7 +73,7 @@ func checkMessage(kind MessageType, message []byte) error {
 	return nil
 }
 
-// deflateLocked renders the frame of a message, compressed if that is worth it.
+// deflateLocked renders the frame of a message, compressed if that makes it shorter.
 func (c *Conn) deflateLocked(dst *buffer, kind MessageType, message []byte) (frame []byte, ok bool) {
 	if !c.deflate.on || len(message) < c.options.CompressionMinimum || len(message) > c.deflate.longest() {
 		return nil, false
@@ -88,7 +88,7 @@ func (c *Conn) deflateLocked(dst *buffer, kind MessageType, message []byte) (fra
 	return frame, ok
 }
 
-// sentDeflatedLocked records a compressed message that was sent, so that later ones may refer to it.
+// sentDeflatedLocked records a compressed message that was sent, so that later messages may refer to it.
 func (c *Conn) sentDeflatedLocked(message []byte) {
 	if c.deflate.sendContext {
 		c.contexts.sent = remember(c.contexts.sent, message, deflateDictionary)
@@ -154,7 +154,8 @@ func (c *Conn) sendApartLocked(header, payload []byte) error {
 	return c.sentLocked(err)
 }
 
-// sendLastLocked sends a close frame. On a connection opened by Serve, it waits for the client only if the connection is closed afterwards.
+// sendLastLocked sends a close frame. On a connection opened by Serve, it waits for the client only if wait is true, because the connection
+// is closed afterwards.
 func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	if c.stream != nil {
 		c.sendLocked(b)
@@ -166,7 +167,7 @@ func (c *Conn) sendLastLocked(b []byte, wait bool) {
 	if wait {
 		c.writeLocked(b, busyBehind)
 	} else {
-		c.parked.Queue(filo.NewPreparedMessage(b)) // a client without room for it doesn't get it
+		c.parked.Queue(filo.NewPreparedMessage(b)) // if the queue is full, the client doesn't get the frame
 	}
 	c.emptyLocked()
 }
@@ -186,7 +187,7 @@ func (c *Conn) setWriteDeadline() {
 	}
 }
 
-// sentLocked ends the connection if a write has failed: it isn't known how much of the frame was sent.
+// sentLocked ends the connection if a write has failed, since nobody knows how much of the frame was sent.
 func (c *Conn) sentLocked(err error) error {
 	if err == nil {
 		return nil
@@ -196,16 +197,16 @@ func (c *Conn) sentLocked(err error) error {
 	return err
 }
 
-// cork lets written frames wait for more: further messages have arrived already.
+// cork makes written frames wait for further frames. It is called when more messages have already arrived.
 func (c *Conn) cork() {
-	if !c.corked { // only the field's owner changes it
+	if !c.corked { // only this goroutine changes corked
 		c.mu.Lock()
 		c.corked = true
 		c.mu.Unlock()
 	}
 }
 
-// uncork sends the frames that have waited, and lets further ones be sent at once.
+// uncork sends the frames that have waited. Later frames are sent at once.
 func (c *Conn) uncork() {
 	if c.corked {
 		c.mu.Lock()
@@ -234,7 +235,7 @@ func (c *Conn) flushLocked() error {
 	return err
 }
 
-// emptyLocked frees the buffer.
+// emptyLocked returns the buffer of gathered bytes to its pool.
 func (c *Conn) emptyLocked() {
 	if c.out != nil {
 		c.late.Stop()

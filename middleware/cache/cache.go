@@ -1,8 +1,8 @@
-// Package cache is middleware that stores answers in memory, by RFC 9111, and reuses them for later requests.
+// Package cache is middleware that stores answers, in memory or in a Store, and reuses them for later requests as RFC 9111 allows.
 //
 //	r.GET("/prices", prices, cache.New(cache.Options{TTL: time.Minute}))
 //
-// Package middleware says where it belongs among other middleware.
+// The documentation of package middleware says where this middleware belongs among others.
 package cache
 
 import (
@@ -36,29 +36,28 @@ var check = setup.Checker("cache")
 
 // Options configures New. The zero value stores only answers that state their own lifetime.
 type Options struct {
-	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An error of its Get
-	// becomes the error of the request; an answer that can't be stored or removed is logged, unless the error wraps filo.ErrBusy.
-	// A request asks the Store for one value, and for one more if the answers vary. If the handler's answer may be kept, it asks for up to
-	// four more: three times whether the target's answers were removed meanwhile, which a Store remembers for 5 minutes, and once for the
-	// names of the fields by which the answers vary. A QUERY asks for one more in each case. A request that has waited for another one
-	// looks again.
+	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. If Get fails, the request fails
+	// with its error. A failure to store or remove an answer is logged, unless the error wraps filo.ErrBusy. A request calls Get once, and
+	// once more if the answers vary. If the handler's answer may be stored, the request calls Get up to four more times: three times for the
+	// mark of a removal of the target's answers, which is stored for 5 minutes, and once for the names of the fields by which the answers
+	// vary. A QUERY calls Get once more in each case. A request that has waited for another request repeats its lookup.
 	Store Store
-	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are
-	// removed, those that were never requested again first.
+	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are removed,
+	// beginning with those that were never requested again.
 	MaxBytes int
 	// MaxBodyBytes is the maximum size of a stored body, 1 MB if 0.
 	MaxBodyBytes int
-	// TTL is the lifetime of a response that doesn't state its own. If 0, such a response isn't stored. TTL doesn't apply to
-	// requests with cookies, because their answers may be personal. Requests with cookies share only answers that declare that
-	// they are public, how long they are fresh, or that they vary by Cookie. The cache guesses no lifetime from Last-Modified, as RFC 9111,
-	// section 4.2.2, would let it: many handlers that set that field answer for one client.
+	// TTL is the lifetime of a response that doesn't state a lifetime. If 0, such a response isn't stored. TTL doesn't apply to requests with
+	// cookies, because their answers may be personal. Requests with cookies share only answers that declare that they are public, how long
+	// they are fresh, or that they vary by Cookie. The cache derives no lifetime from Last-Modified, although RFC 9111, section 4.2.2, allows
+	// that: many handlers that set Last-Modified answer for one client.
 	TTL time.Duration
-	// TargetedFields are the names of fields of answers that take the place of Cache-Control and Expires in this cache (RFC 9213), so that
-	// a handler can give this cache other directives than its clients' caches. The first one that an answer has, and that is a valid
-	// structured field, counts, such as "App-Cache-Control: max-age=3600". It doesn't undo the directive private in Cache-Control, by which
-	// middleware keeps an answer for its client, nor does it make failures storable. Clients get the field, too. Default none. Even
-	// CDN-Cache-Control counts only if it is listed: that field is for caches in front of the server, such as a CDN's, which may keep
-	// answers that this cache may not.
+	// TargetedFields are the names of response fields that replace Cache-Control and Expires in this cache (RFC 9213), so that a handler can
+	// give this cache other directives than its clients' caches, such as "App-Cache-Control: max-age=3600". The cache obeys the first of
+	// these fields that an answer has and that is a valid structured field. The field doesn't override the directive private in
+	// Cache-Control, with which middleware makes an answer private, nor does it make failures storable. It is also sent to clients. Default
+	// none. Even CDN-Cache-Control is obeyed only if it is listed: that field is for caches in front of the server, such as a CDN's, which
+	// may store answers that this cache may not.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
 	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For
@@ -67,38 +66,38 @@ type Options struct {
 }
 
 // New returns middleware that stores the answers to GET and QUERY requests, in memory or in a Store. While an answer is fresh, the middleware
-// serves it to requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. It is a shared cache by RFC 9111.
-// Requests of QUERY (RFC 10008) must also have the same content, byte by byte, and the same values in the fields whose names begin with
-// Content-. The cache reads the content before it looks for an answer. It keeps no answer to content of more than 64 KB, or of unannounced
-// length. The answer decides whether and how long it is stored, by Cache-Control (s-maxage, max-age, no-store, must-understand, no-cache,
-// private, public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an answer
-// that states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams, or is
-// partial. It stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405,
+// serves it to requests for the same scheme, host (see middleware.Scheme and middleware.Host) and target. In the terms of RFC 9111, it is a
+// shared cache. QUERY requests (RFC 10008) must also have the same content, byte by byte, and the same values in the fields whose names begin
+// with Content-. The cache reads the content before it looks for an answer. It stores no answer to content of more than 64 KB, or of
+// unannounced length. Whether and how long an answer is stored depends on its Cache-Control (s-maxage, max-age, no-store, must-understand,
+// no-cache, private, public, must-revalidate), Expires and Vary; usually a Cache-Control of "max-age=…" is enough. The cache doesn't store an
+// answer that states no lifetime (but see TTL), sets a cookie, changes a session, was admitted or refused by a middleware.Guard, streams, or
+// is partial. It stores an answer to a request with Authorization only if the answer allows that. The only failures it stores are 404, 405,
 // 410, 414 and 501, and none that answers a request with preconditions, so that a failure for one client doesn't become everybody's.
 //
 // An answer of 200 to GET with an ETag or a Last-Modified is kept for an hour after it has expired. The next request then reaches the handler with
 // If-None-Match or If-Modified-Since. If the handler answers 304, the stored answer is sent, with the fields of the 304, and is fresh again.
 // An answer with no-cache or max-age=0 is stored, too, if it can be validated in this way, and is validated for each request.
 //
-// The cache serves a stale answer only where that answer allows it. With stale-while-revalidate (RFC 5861), it does so while one request
-// makes a new answer. Only that request waits for the new answer. With stale-if-error, it does so if the handler fails with an error or the
-// status 500, 502, 503 or 504. It also does so for a request that has waited for another request's handler for 5 seconds. Both are ignored
-// beside must-revalidate, proxy-revalidate, s-maxage and no-cache, which forbid it. Nothing is made in the background: a handler runs for a
-// request, with its client's context, credentials and limits.
+// The cache serves a stale answer only if that answer allows it. An answer with stale-while-revalidate (RFC 5861) is served stale while one
+// request waits for the handler's new answer. An answer with stale-if-error is served stale if the handler fails with an error or the status
+// 500, 502, 503 or 504, and to a request that has waited for another request's handler for 5 seconds. Both directives are ignored if the
+// answer also has must-revalidate, proxy-revalidate, s-maxage or no-cache, which forbid stale answers. The cache never calls the handler in
+// the background: a handler always runs for a request, with the context, credentials and limits of its client.
 //
-// If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space beside commas
-// and semicolons get the same answer. Every other field that an answer varies by must be identical.
+// If an answer varies by Accept, Accept-Charset, Accept-Encoding or Accept-Language, requests that differ only in the white space around
+// commas and semicolons get the same answer. Every other field that an answer varies by must be identical.
 //
-// A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. Cache-Status (RFC 9211)
-// says what was done, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
+// A request for a single range is answered out of a stored answer of 200; the handler decides about other ranges. The field Cache-Status (RFC
+// 9211) of the response says how the request was served, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
 // While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out not to be
-// storable. A successful request with a method that may change something removes the stored answers for its target. A GET or QUERY that
-// began before that doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case
-// of percent-encoding's digits, or the encoding of letters, digits and "-._~".
+// storable. A successful request with a method that may change something removes the stored answers for its target. A GET or QUERY that began
+// before the removal doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case of
+// percent-encoding's digits, or the encoding of letters, digits and "-._~".
 //
-// Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag,
-// and inside of BodyLimit and of everything that decides whether a client may have the answer at all. New panics if an option is negative.
+// Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag, and inside
+// of BodyLimit and of everything that decides whether a client may get the answer. New panics if an option is negative.
 func New(options ...Options) filo.Middleware {
 	m := newCache(setup.One("cache: New", options))
 	return func(next filo.Handler) filo.Handler {
@@ -115,7 +114,7 @@ type cache struct {
 	generations generations
 }
 
-// place is where the answer to a request is.
+// place holds the keys under which the answer to a request is stored.
 type place struct {
 	target []byte // the key of its target; the answers to a target are removed together
 	query  *query // nil except for QUERY
@@ -123,15 +122,15 @@ type place struct {
 	full   []byte // the answer's own key, which is the same unless the answers vary
 }
 
-// entry is one of three: a response, the names of the fields by which responses to a target vary, or a note that they aren't kept.
+// entry is one of three: a response, the names of the fields by which responses to a target vary, or a note that a response isn't stored.
 type entry struct {
 	response *replay.Answer
 	stored   time.Time
 	age      time.Duration // the response's age when it was stored
 	expires  time.Time     // the end of its freshness
 	until    time.Time     // the end of its storage
-	// whileRevalidated is how long after its expiry the entry may answer while a new response is made, and ifError the same if making one
-	// fails (RFC 5861).
+	// whileRevalidated is how long after its expiry the entry may be served while the handler makes a new response. ifError is how long after
+	// its expiry the entry may be served if the handler fails (RFC 5861).
 	whileRevalidated, ifError time.Duration
 
 	shared  bool // may answer a request with Authorization
@@ -140,29 +139,29 @@ type entry struct {
 	vary *varyRule
 }
 
-// staleFor reports whether an entry has expired less than the window ago.
+// staleFor reports whether an entry has expired, but less than window ago.
 func (e *entry) staleFor(now time.Time, window time.Duration) bool {
 	return !now.Before(e.expires) && now.Before(e.expires.Add(window))
 }
 
-// lasts reports whether an entry has a response that may still answer without a new one.
+// lasts reports whether an entry has a response that may still be served, fresh or stale.
 func (e *entry) lasts(now time.Time) bool {
 	return e.response != nil && now.Before(e.expires.Add(max(e.whileRevalidated, e.ifError)))
 }
 
-// varyRule holds the names of the request fields that choose one of several responses. Its number keeps responses that were stored by
-// another rule from being found.
+// varyRule holds the names of the request fields that choose one of several responses. The keys of the responses contain its number, so that
+// responses stored under an earlier rule aren't found.
 type varyRule struct {
 	number uint64
 	names  []string
 }
 
 const (
-	// passTime is how long requests for a target don't wait for each other after a response that wasn't kept.
+	// passTime is how long requests with the same key don't wait for each other after a response that wasn't stored.
 	passTime = 10 * time.Second
 	// staleTime is how long a stale response is kept if it can be validated.
 	staleTime = time.Hour
-	// flightTime is the maximum time that a request waits for another one, whose handler may never end.
+	// flightTime is the maximum time that a request waits for another request, whose handler may never return.
 	flightTime = 5 * time.Second
 	// entryCost is about how much memory an entry takes in addition to its response and its key.
 	entryCost = 256
@@ -219,7 +218,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
-		// Other requests don't wait for a request whose answer may be for its client alone, nor if no lasting answer can be expected.
+		// Requests don't wait for a request whose answer may be for its client alone. Nor do they wait if a note or an old response without a
+		// lifetime shows that the next answer will hardly be reusable.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
 			return m.fetch(c, next, at, old)
@@ -228,7 +228,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if first {
 			defer f.End()
 			c.Response.WrapBody(func(*filo.Ctx, io.Writer, int64) io.WriteCloser {
-				if !f.Over() { // an answer that begins to stream, for however long, isn't kept
+				if !f.Over() { // a streamed answer isn't stored, so other requests needn't wait for its end
 					m.pass(f.Key)
 					f.End()
 				}
@@ -253,14 +253,14 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 			return m.fetch(c, next, at, old)
 		case <-ctx.Done():
 		}
-		if ctx.Err() != nil { // also if the answer came at the same time
+		if ctx.Err() != nil { // even if the other request ended at the same time
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4).
-// That happens before its client gets the answer, so the client's next request is answered anew.
+// change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4). The
+// removal happens before the client gets the answer, so the handler answers the client's next request.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
@@ -294,8 +294,8 @@ func conditional(h *filo.Header) bool {
 	return h.Has("If-None-Match") || h.Has("If-Modified-Since") || h.Has("If-Match") || h.Has("If-Unmodified-Since")
 }
 
-// appendKey appends the key of responses: the target URI, as the client has asked for it (RFC 9111, section 2). All URIs that are the same by
-// RFC 9110, section 4.2.3, have one key. No part of a key has spaces.
+// appendKey appends the key of responses: the target URI, as the client has asked for it (RFC 9111, section 2). URIs that are equivalent by
+// RFC 9110, section 4.2.3, have the same key. No part of a key contains spaces.
 func appendKey(dst []byte, c *filo.Ctx) []byte {
 	scheme := asked.Scheme(c)
 	dst = append(append(dst, scheme...), ' ')
@@ -333,11 +333,11 @@ func appendNormal(dst, text []byte) []byte {
 
 const upperHex = "0123456789ABCDEF"
 
-// maxKey is how long a key may be before its hash stands for it.
+// maxKey is the maximum length of a key. A longer key is replaced by its hash.
 const maxKey = 128
 
-// shortKey returns key, or a hash if it is long, so that a long target takes no more memory than others. A hashed key begins with a zero, and no
-// other key does. The hash is appended to key, whose bytes stay as they are.
+// shortKey returns key, or a hash if it is long, so that a long target takes no more memory than others. A hashed key begins with a zero, and
+// no other key does. The hash is written after key, whose own bytes don't change.
 func shortKey(key []byte) []byte {
 	if len(key) <= maxKey {
 		return key
@@ -347,8 +347,8 @@ func shortKey(key []byte) []byte {
 	return append(append(key, 0), sum[:]...)[start:]
 }
 
-// find returns the entry for a request, and the place where it is or would be. The place's keys may be appended to the target's key, in the
-// same memory.
+// find returns the entry for a request, and the place where it is or would be. The other keys of the place may share memory with the target's
+// key.
 func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry, ok bool, err error) {
 	at.key = at.target
 	if at.query != nil {
@@ -356,7 +356,7 @@ func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry
 		if err != nil {
 			return at, found, false, err
 		}
-		if !ok || rules.vary == nil { // only a note is kept, which is in memory
+		if !ok || rules.vary == nil { // no answer to QUERY is stored, but m.entries may have a note
 			at.key = at.query.appendUnruled(at.target)
 			at.full = at.key
 			found, ok = m.entries.Get(at.key, now)
@@ -406,13 +406,13 @@ func (m *cache) wants(h *filo.Header, entry *entry, now time.Time) bool {
 	return !caching.HasDirective(h, "no-cache")
 }
 
-// hasRange reports whether a request asks for a part, and the options don't ignore that.
+// hasRange reports whether a request has a Range that the options don't ignore.
 func (m *cache) hasRange(c *filo.Ctx) bool {
 	return !m.IgnoreRequestDirectives && c.Request.Header.Has("Range")
 }
 
-// answer makes an entry the response. By the request's conditions and its Range, the response may be a 304, a 412 or a part. For several
-// ranges, and for a range outside of the content, the handler decides what is sent.
+// answer responds with an entry. Depending on the request's conditions and its Range, the response is the complete one, a part of it, a 304
+// or a 412. For several ranges, and for a range outside of the content, the handler decides what is sent.
 func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Time) error {
 	var buffer [1]byterange.Range
 	var parts []byterange.Range
@@ -434,8 +434,8 @@ func (m *cache) answer(c *filo.Ctx, next filo.Handler, entry *entry, now time.Ti
 	}
 	modified := h.GetBytes("Last-Modified")
 	if modified == nil && !c.Request.Header.Has("If-Unmodified-Since") {
-		// If-Modified-Since is then compared with Date (RFC 9111, section 4.3.2). It must be later, since there may have been another
-		// answer in the second of Date.
+		// If-Modified-Since is then compared with Date (RFC 9111, section 4.3.2). It must be later than Date, since there may have been
+		// another answer in the same second.
 		since, _ := caching.Date(c.Request.Header.GetBytes("If-Modified-Since"))
 		if made, ok := caching.Date(h.GetBytes("Date")); ok && since.After(made) {
 			modified = h.GetBytes("Date")
@@ -470,16 +470,16 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 	return ok && hasDate && made.Sub(modified) >= time.Second && string(value) == e.response.Get("Last-Modified")
 }
 
-// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, and after a panic, it keeps a note that
-// the response wasn't kept. The place and old come from find. If old has a response, the handler validates that response. If the handler
-// fails, old answers, where its response allows that.
+// fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, and after a panic, it keeps a note that the
+// response wasn't kept. The arguments at and old are results of find. If old has a response, the handler is asked to validate it. If the
+// handler fails, old's response is served, provided it allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)
 	}
 	f, kept := m.begin(c, string(at.target)), false
 	defer func() {
-		// No note is kept if the target's answers were removed meanwhile, since the next answer may be one that is kept.
+		// No note is kept if the target's answers have been removed since the request began, since the next answer may be storable.
 		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
@@ -487,7 +487,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	}()
 	outer := replay.Fields(c)
 	condition := ""
-	if at.query == nil { // conditions of other methods mean something else to many handlers, which answer 412 (RFC 9110, section 13.1.2)
+	if at.query == nil { // many handlers answer 412 to a condition unless the method is GET or HEAD (RFC 9110, section 13.1.2)
 		condition = old.validate(&c.Request.Header)
 	}
 	err := next(c)
@@ -557,7 +557,7 @@ func (e *entry) validate(h *filo.Header) (name string) {
 	return ""
 }
 
-// pass records that the response for a key isn't kept, unless a kept response may still answer.
+// pass records that the response for a key isn't stored, unless a stored response may still be served.
 func (m *cache) pass(key string) {
 	now := time.Now()
 	m.entries.Update(key, lru.Note, now, func(old entry, ok bool) (entry, int, time.Time, bool) {
@@ -565,7 +565,7 @@ func (m *cache) pass(key string) {
 	})
 }
 
-// keep stores the response, if it may.
+// keep stores the response if that is allowed, and reports whether it has done so.
 func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
@@ -603,7 +603,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	}
 	names := varyNames(h)
 	if c.ErrorRendered() {
-		names = append(names, "accept", "content-type") // these choose the form of errors
+		names = append(names, "accept", "content-type") // errors are rendered in a format that depends on these fields
 		slices.Sort(names)
 		names = slices.Compact(names)
 	}
@@ -616,8 +616,8 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 	})
 }
 
-// ruled returns the key under which an entry will be stored, by the rules of its target. It makes rules that are missing, and reports false
-// if the Store fails.
+// ruled returns the key under which an entry will be stored, by the rules of its target. It creates missing rules, and reports false if the
+// Store fails.
 func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *entry) (key []byte, ok bool) {
 	key, ok = []byte(f.key), true
 	var rule *varyRule
@@ -636,8 +636,8 @@ func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *ent
 	return key, true
 }
 
-// rule returns the rule that tells a key's responses apart, for as long as the entry is kept. It makes a new rule if the responses varied
-// by other fields before.
+// rule returns the rule that distinguishes the responses stored for a key, and keeps it at least as long as the entry. It creates a new rule
+// if the responses varied by other fields before.
 func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *varyRule, ok bool) {
 	if m.Store != nil {
 		return m.sharedRule(c, key, names, e.stored, e.until)
@@ -657,20 +657,20 @@ func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *v
 	return rule, true
 }
 
-// lifetime returns how long the response is fresh from when it was made, 0 if it must always be validated, and whether it may be kept at all
-// (RFC 9111, sections 3 and 4.2.1).
+// lifetime returns how long the response is fresh, from the time when it was made, or 0 if it must always be validated. It also reports
+// whether the response may be stored (RFC 9111, sections 3 and 4.2.1).
 func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Duration, bool) {
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
-		return 0, false // perhaps no other client's request fails, whatever the handler set before
+		return 0, false // other clients' requests may succeed, whatever lifetime the handler had set
 	case status >= 300 && conditional(&c.Request.Header):
-		return 0, false // perhaps the answer to a precondition
+		return 0, false // the response may be the answer to a precondition
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
 	case says.has("private"):
 		return 0, false
-	case says.has("must-understand"): // it precedes no-store (RFC 9111, section 5.2.2.3)
+	case says.has("must-understand"): // it takes precedence over no-store (RFC 9111, section 5.2.2.3)
 		if !keptByDefault(status) {
 			return 0, false
 		}
@@ -700,7 +700,7 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 	return m.TTL, m.TTL > 0 && keptByDefault(status)
 }
 
-// keptByDefault reports whether responses with a status may be kept if they don't say for how long (RFC 9110, section 15.1).
+// keptByDefault reports whether responses with a status may be stored if they state no lifetime (RFC 9110, section 15.1).
 func keptByDefault(status int) bool {
 	switch status {
 	case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501:

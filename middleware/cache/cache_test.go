@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// RFC 9111, section 3, says which answers may be kept.
+// Answers are stored as RFC 9111, section 3, allows.
 func TestStores(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, test := range []struct {
@@ -87,10 +87,10 @@ func TestStores(t *testing.T) {
 	})
 }
 
-// No client's request makes other clients get a failure: the failure is neither stored, nor does it replace a stored answer.
+// A client can't make other clients get a failure: the failure of its request isn't stored, and doesn't replace a stored answer.
 func TestPoisoning(t *testing.T) {
 	date := "Mon, 01 Feb 2021 03:04:05 GMT"
-	fresh := func(next filo.Handler) filo.Handler { // declares every answer fresh
+	fresh := func(next filo.Handler) filo.Handler { // makes every answer storable
 		return func(c *filo.Ctx) error {
 			err := next(c)
 			if err != nil {
@@ -154,7 +154,7 @@ func TestPoisoning(t *testing.T) {
 	}
 }
 
-// refusing answers requests that have the field with the status, and others with hello.
+// refusing returns a handler that answers a request that has the field with the status, and any other request with hello.
 func refusing(field string, status int) filo.Handler {
 	return func(c *filo.Ctx) error {
 		if c.Request.Header.Has(field) {
@@ -164,7 +164,7 @@ func refusing(field string, status int) filo.Handler {
 	}
 }
 
-// RFC 9111, sections 4 and 5.2.1, says which requests a kept answer may answer.
+// A stored answer is used only for requests for which RFC 9111, sections 4 and 5.2.1, allows it.
 func TestAnswers(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		for _, test := range []struct {
@@ -255,7 +255,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// Responses that vary are kept beside each other. Once they vary by other fields, the earlier ones aren't found any more.
+// Several responses that vary are stored at the same time. Once they vary by other fields, the earlier responses aren't found any more.
 func TestVary(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		vary := "Accept-Language"
@@ -288,7 +288,7 @@ func TestVary(t *testing.T) {
 	})
 }
 
-// The form of an error's answer depends on the request: a client that asks for JSON doesn't choose it for others.
+// The format of an error depends on the request: a client that asks for JSON doesn't get other clients JSON.
 func TestErrorForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		calls := 0
@@ -347,7 +347,7 @@ func TestInvalidation(t *testing.T) {
 	})
 }
 
-// Fields that middleware outside sets belong to the current request, and not to the one whose answer was kept.
+// Fields that middleware outside sets belong to the current request, not to the request whose answer was stored.
 func TestOuterFields(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		id := 0
@@ -381,7 +381,8 @@ func TestOuterFields(t *testing.T) {
 	})
 }
 
-// Of many simultaneous requests for one answer only the first reaches the handler. If its answer isn't kept, none waits for another.
+// Of many simultaneous requests for one answer only the first reaches the handler. If its answer isn't stored, the requests don't wait for
+// each other any more.
 func TestSingleFlight(t *testing.T) {
 	for _, test := range []struct {
 		why   string
@@ -428,7 +429,7 @@ func TestSingleFlight(t *testing.T) {
 	}
 }
 
-// An answer that streams isn't kept. Requests that wait for it go on when it begins, since it may never end.
+// An answer that streams isn't kept. Requests that wait for it continue when it begins, since it may never end.
 func TestStream(t *testing.T) {
 	for _, vary := range []string{"", "Accept"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -444,7 +445,7 @@ func TestStream(t *testing.T) {
 				<-end
 				return err
 			}))
-			s.Do(t, "GET /", "Accept: other") // so that there is what it varies by
+			s.Do(t, "GET /", "Accept: other") // stores the rule by which the answers vary
 			if vary == "" {
 				s.Do(t, "POST /", "Accept: other")
 			}
@@ -472,7 +473,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// No request waits for longer than 5 seconds. When one has waited in vain, later requests don't wait.
+// No request waits for longer than 5 seconds. When a request has waited in vain, later requests don't wait.
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
@@ -529,7 +530,7 @@ func TestCookies(t *testing.T) {
 	})
 }
 
-// Whatever directives a client sends, it causes no more calls of the handler than other clients.
+// A client's directives don't make the cache call the handler more often than for other clients.
 func TestIgnoresDirectives(t *testing.T) {
 	for _, field := range []string{"Cache-Control: no-store", "Cache-Control: no-cache", "Cache-Control: max-age=0", "Pragma: no-cache", "Range: bytes=0-0"} {
 		h := new(mwtest.Counting)
@@ -542,12 +543,12 @@ func TestIgnoresDirectives(t *testing.T) {
 	}
 }
 
-// A client that asks for thousands of targets, once each, doesn't displace answers that others ask for again and again.
+// A client that requests thousands of targets, each of them once, doesn't displace answers that others request repeatedly.
 func TestFlood(t *testing.T) {
 	for _, test := range []struct {
 		why  string
 		kept bool // the answers to the flood
-		long int  // bytes of its targets
+		long int  // the length of its targets in bytes
 		n    int
 	}{
 		{"answers that aren't kept", false, 10, 2000},
@@ -586,8 +587,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Long targets, and long values of fields by which an answer varies, don't get each other's answers, and take no more memory than short
-// ones.
+// Requests with different long targets, or with different long values of a field by which an answer varies, don't get each other's answers.
+// Their answers take no more memory than others.
 func TestLongKeys(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=60", "Vary: X"}}
@@ -668,8 +669,8 @@ func BenchmarkNew(b *testing.B) {
 	b.Run("miss", func(b *testing.B) { mwtest.Benchmark(b, cache(mwtest.Hello), "GET /other", "Cache-Control: no-cache") })
 }
 
-// A guard inside of a cache decides for each request anew. An answer to an admitted request isn't stored, whatever the handler says, and
-// neither is a refusal, which admitted clients would get.
+// A guard inside of a cache decides about each request. The answer to an admitted request isn't stored, whatever its Cache-Control is, and
+// neither is a refusal, since admitted clients would get it.
 func TestGuardInside(t *testing.T) {
 	const token = "0123456789abcdef"
 	for field, guarded := range map[string]middleware.GuardOptions{

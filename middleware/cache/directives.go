@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// directives are a response's directives for this cache, from Cache-Control or from a field that takes its place (RFC 9213).
+// directives are a response's directives for this cache, from Cache-Control or from a field that replaces Cache-Control (RFC 9213).
 type directives struct {
 	header *filo.Header
 	field  string // the field's name; empty for Cache-Control
@@ -16,14 +16,14 @@ type directives struct {
 
 // terms say how long a response may be kept, and for whom.
 type terms struct {
-	lifetime                  time.Duration // from when it was made; 0 if it must always be validated
+	lifetime                  time.Duration // from when the response was made; 0 if it must always be validated
 	whileRevalidated, ifError time.Duration
 	shared, cookies           bool
 }
 
-// terms returns the response's terms, and whether it may be kept at all. A targeted field replaces Cache-Control, with two exceptions,
-// since middleware uses Cache-Control to keep an answer for its client, and to forbid storing an error. So for a private answer and for a
-// failure, a targeted field can only forbid what Cache-Control allows.
+// terms returns the response's terms, and whether the response may be stored. A targeted field replaces Cache-Control, except in private
+// answers and failures. There it can only forbid what Cache-Control allows, because middleware uses Cache-Control to make an answer private,
+// and to forbid storing an error.
 func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 	h := &c.Response.Header
 	all := directives{header: h}
@@ -55,7 +55,7 @@ func (m *cache) termsOf(c *filo.Ctx, says directives, now time.Time) (t terms, o
 	return t, !c.Request.Header.Has("Cookie") || t.cookies
 }
 
-// targeted returns the directives of the first targeted field that counts.
+// targeted returns the directives of the first of TargetedFields that the response has in a valid form.
 func (m *cache) targeted(h *filo.Header) (directives, bool) {
 	for _, field := range m.TargetedFields {
 		if isDictionary(h, field) {
@@ -82,7 +82,7 @@ func isDictionary(h *filo.Header, field string) bool {
 }
 
 // get returns the argument of a directive, and whether there is such a directive. In a dictionary the argument is a number or nothing, and
-// the last member with a name counts.
+// the last of several members with the same name is used.
 func (d directives) get(name string) (argument []byte, ok bool) {
 	if d.field == "" {
 		return caching.Directive(d.header, name)
@@ -103,7 +103,7 @@ func (d directives) has(name string) bool {
 	return ok
 }
 
-// seconds returns the time that is a directive's argument, and whether there is such a time.
+// seconds returns a directive's argument as a duration, and whether there is a valid one.
 func (d directives) seconds(name string) (time.Duration, bool) {
 	argument, ok := d.get(name)
 	if !ok {
@@ -125,12 +125,12 @@ func (d directives) mustRevalidate() bool {
 	return d.has("must-revalidate") || d.has("proxy-revalidate") || d.has("s-maxage") || d.has("no-cache")
 }
 
-// mayAnswerAuthorized implements RFC 9111, section 3.5.
+// mayAnswerAuthorized reports whether a response may answer requests with Authorization (RFC 9111, section 3.5).
 func (d directives) mayAnswerAuthorized() bool {
 	return d.has("public") || d.has("s-maxage") || d.has("must-revalidate")
 }
 
-// mayAnswerCookies reports whether a response itself says who may have it, or for how long.
+// mayAnswerCookies reports whether a response may answer requests with cookies, because the response itself states who may get it, or for how long.
 func (d directives) mayAnswerCookies() bool {
 	return d.has("public") || d.has("s-maxage") || d.has("max-age") || d.field == "" && d.header.Has("Expires") || caching.HasToken(d.header, "Vary", "cookie")
 }

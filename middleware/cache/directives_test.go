@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// A targeted field takes the place of Cache-Control and Expires (RFC 9213), except where these say what middleware has decided.
+// A targeted field replaces Cache-Control and Expires (RFC 9213), except where these contain a decision of middleware.
 func TestTargetedFields(t *testing.T) {
 	const past, future = "Expires: Tue, 01 Feb 2000 03:04:05 GMT", "Expires: Tue, 01 Feb 2050 03:04:05 GMT"
 	for _, test := range []struct {
@@ -87,7 +87,7 @@ func TestTargetedFieldsAgree(t *testing.T) {
 	}
 }
 
-// For a failure both fields count: a kept failure answers only requests that it would answer by either field alone.
+// For a failure both fields apply: a stored failure answers only requests that it would answer under each of the fields alone.
 func TestTargetedFieldsOfFailures(t *testing.T) {
 	calls := 0
 	s := servertest.New(t, cache.New(cache.Options{TargetedFields: []string{"Own"}})(func(c *filo.Ctx) error {
@@ -106,7 +106,7 @@ func TestTargetedFieldsOfFailures(t *testing.T) {
 			calls = 0
 			s.Do(t, "GET /?"+says.Encode(), request)
 			s.Do(t, "GET /?"+says.Encode(), request)
-			return calls < 2 // 0 if the answer was kept by an earlier call
+			return calls < 2 // 0 if an earlier request has stored the answer
 		}
 		for _, one := range values {
 			for _, other := range values {
@@ -119,7 +119,7 @@ func TestTargetedFieldsOfFailures(t *testing.T) {
 	}
 }
 
-// The middleware has its own copy of the names, and New panics if one of them can't be a field's name.
+// The middleware copies the list of names, and New panics if one of them isn't a valid field name.
 func TestTargetedFieldsOption(t *testing.T) {
 	names := []string{"Own"}
 	h := &mwtest.Counting{Fields: []string{"Own: max-age=60"}}

@@ -10,11 +10,11 @@ import (
 	"github.com/filohttp/filo/internal/storelog"
 )
 
-// generation consists of the requests for a target since its answers were last removed. They may read data from before the next removal, so
-// their answers aren't stored after it.
+// generation consists of the requests for a target that began since the target's answers were last removed. Their handlers may have read data
+// from before the next removal, so their answers aren't stored after it.
 type generation struct {
 	running int  // the requests that may store an answer
-	over    bool // the answers were removed
+	over    bool // the target's answers were removed, which has ended the generation
 }
 
 // generations has the generation of each target for which there are requests.
@@ -39,7 +39,7 @@ func (g *generations) begin(key string) *generation {
 	return own
 }
 
-// end takes a request away from its generation.
+// end removes a request from its generation.
 func (g *generations) end(key string, own *generation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -48,7 +48,7 @@ func (g *generations) end(key string, own *generation) {
 	}
 }
 
-// next begins another generation, and calls remove before any of it runs.
+// next ends the current generation, and calls remove before any request of the next generation can begin.
 func (g *generations) next(key string, remove func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,7 @@ func (g *generations) next(key string, remove func()) {
 	remove()
 }
 
-// within calls store, unless the generation is over, and reports whether it called it. The generation can't end until store returns.
+// within calls store, unless the generation has ended, and reports whether it called store. The generation can't end until store returns.
 func (g *generations) within(own *generation, store func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,12 +69,12 @@ func (g *generations) within(own *generation, store func()) bool {
 	return !own.over
 }
 
-// fetching is a request that makes an answer to be stored.
+// fetching is a request whose answer may be stored.
 type fetching struct {
-	key        string // of the target
+	key        string // the target's key
 	generation *generation
 	mark       []byte // the mark in the Store when the request began; nil if there was none
-	marked     bool   // the Store was asked, and has answered
+	marked     bool   // the Store has returned the mark, or that there is none
 }
 
 func (m *cache) begin(c *filo.Ctx, key string) *fetching {
@@ -87,7 +87,7 @@ func (m *cache) begin(c *filo.Ctx, key string) *fetching {
 	return f
 }
 
-// current reports whether nothing was removed, by any server with the same Store, since the request began.
+// current reports whether no server with the same Store has removed the target's answers since the request began.
 func (m *cache) current(c *filo.Ctx, f *fetching) bool {
 	if !f.marked || !m.generations.within(f.generation, func() {}) {
 		return false
@@ -99,14 +99,14 @@ func (m *cache) current(c *filo.Ctx, f *fetching) bool {
 	return err == nil && bytes.Equal(mark, f.mark)
 }
 
-// markTime is how long a Store keeps the mark that the answers to a target were removed: no request should take longer.
+// markTime is how long a Store keeps the mark that records a removal of a target's answers: no request should take longer.
 const markTime = 5 * time.Minute
 
-// markKey is the key of that mark. No other key begins with this byte.
+// markKey returns the key of this mark, given the target's key. No other key begins with the byte 1.
 func markKey(key string) string { return "\x01" + key }
 
-// remove removes the answers to a target, including those that handlers are making. An error of remove isn't the request's: the handler has
-// done its work.
+// remove removes the answers to a target, including answers that handlers are still making. If the Store fails, the error is only logged,
+// since the handler has done its work.
 func (m *cache) remove(c *filo.Ctx, key string) {
 	m.generations.next(key, func() {
 		m.entries.Remove([]byte(key))

@@ -47,7 +47,7 @@ func TestOldAnswers(t *testing.T) {
 		{"GET", "memory"}, {"GET", "a store"}, {"GET", "two servers"}, {"QUERY", "memory"}, {"QUERY", "a store"}, {"QUERY", "two servers"},
 	} {
 		servers, ask := of.method+" with "+of.servers, of.method+" /"
-		for _, before := range []bool{false, true} { // there is a rule by Vary already
+		for _, before := range []bool{false, true} { // whether there already is a rule by Vary
 			r := newResource()
 			options := cache.Options{TTL: time.Minute}
 			if of.servers != "memory" {
@@ -67,7 +67,7 @@ func TestOldAnswers(t *testing.T) {
 			if got := other.Do(t, "PUT /"); got.Status != 204 {
 				t.Fatalf("%s: %v", servers, got)
 			}
-			// No request of the other server waits for the slow answer. With one server, the change has ended the wait.
+			// The other server's requests don't wait for the slow answer. If there is only one server, the change has ended the wait.
 			if got := other.Do(t, ask, "Accept: b"); got.Body != "new" {
 				t.Errorf("%s: %q before the slow answer", servers, got.Body)
 			}
@@ -86,11 +86,11 @@ func TestOldAnswers(t *testing.T) {
 	}
 }
 
-// racing is a Store in which another server's removal comes just before Put.
+// racing is a Store in which another server removes an answer just before Put.
 type racing struct {
 	store
 	meanwhile func()
-	most      int // bytes of a value, more than which are refused; 0 is no limit
+	most      int // the maximum size of a value that isn't refused; 0 is no limit
 }
 
 func (s *racing) Put(c *filo.Ctx, key string, value []byte, expires time.Time) error {
@@ -104,7 +104,7 @@ func (s *racing) Put(c *filo.Ctx, key string, value []byte, expires time.Time) e
 	return s.store.Put(c, key, value, expires)
 }
 
-// Nor do old answers come back if a request puts their rule again, and the Store then refuses its answer.
+// Removed answers don't come back if a request stores their rule again and the Store then refuses the request's answer.
 func TestRemovedWhileRefused(t *testing.T) {
 	shared, value := new(racing), "old"
 	options := cache.Options{TTL: time.Minute, Store: shared}
@@ -146,7 +146,7 @@ func TestRemovedWhileStored(t *testing.T) {
 	}
 }
 
-// When the answer to a change begins to stream, the old answer must be gone, since the client may already ask again.
+// When the answer to a change begins to stream, the old answer must be removed, since the client may already repeat its GET.
 func TestStreamedChange(t *testing.T) {
 	h, ends := &mwtest.Counting{}, make(chan struct{})
 	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute})(func(c *filo.Ctx) error {

@@ -10,16 +10,16 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// maxQueryBytes is the maximum size of a QUERY's content for its answer to be kept: it is read and hashed before anything is looked up.
+// maxQueryBytes is the maximum size of a QUERY's content for its answer to be kept: the content is read and hashed before the lookup.
 const maxQueryBytes = 64 << 10
 
-// query is what RFC 10008, section 2.7, puts into the key of an answer to QUERY: "the request content and related metadata". Here these are
-// the bytes as they were sent, and all fields that describe them. Nothing is normalized: two contents that a parser considers equal may
-// differ to the handler.
+// query is a hash of what RFC 10008, section 2.7, requires in the key of an answer to QUERY: "the request content and related metadata". The
+// cache uses the content as it was sent, and all fields that describe it. Nothing is normalized: two contents that a parser considers equal
+// may differ to the handler.
 type query [sha256.Size]byte
 
-// readQuery returns the query of a request, nil for a method whose requests have no content. It reports false if the request has content that
-// the cache doesn't read, or that middleware outside has begun to read.
+// readQuery returns the query of a QUERY request, and nil for other methods. It reports false if the request has content that the cache
+// doesn't read, or that middleware outside has begun to read.
 func readQuery(c *filo.Ctx) (q *query, ok bool, err error) {
 	size := c.Request.ContentLength()
 	if string(c.Request.MethodBytes()) != "QUERY" {
@@ -53,23 +53,23 @@ func appendSized(dst, text []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// queries is the name in a target's rule that stands for the content and its fields, by which answers to QUERY differ. No field has that
-// name.
+// queries is the list of names in the rule for a target's answers to QUERY. Its only name stands for the content and the fields that describe
+// it; no header field can have this name.
 var queries = []string{"(content)"}
 
 // appendQueries makes the key of the rule for a target's answers to QUERY. The answers' keys contain the rule's number: when the rule is
 // removed, the answers can't be found any more.
 func appendQueries(target []byte) []byte { return append(target, " QUERY"...) }
 
-// appendKey appends the key of an answer, by the rule of its target.
+// appendKey appends the key of the answer to q. The key contains the number of the target's rule.
 func (q *query) appendKey(target []byte, rule *varyRule) []byte {
 	key := append(appendQueries(target), ' ')
 	key = binary.AppendUvarint(key, rule.number)
 	return shortKey(append(key, q[:]...))
 }
 
-// appendUnruled is appendKey for a target without a rule. No answer to QUERY is kept for such a target. The key begins with the target's
-// key and a space, so that a flight is found when the target's answers are removed. A note needn't be found then.
+// appendUnruled is appendKey for a target without a rule. Such a target has no stored answer to QUERY. The key begins with the target's key
+// and a space, so that remove finds flights with this key. It needn't find notes.
 func (q *query) appendUnruled(target []byte) []byte {
 	return append(append(appendQueries(target), '-'), q[:]...)
 }

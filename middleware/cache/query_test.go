@@ -61,7 +61,7 @@ func TestQUERY(t *testing.T) {
 	})
 }
 
-// GET and QUERY don't answer each other, whichever comes first, and several queries are kept at once.
+// The answer to a GET is never used for a QUERY, nor vice versa, whichever comes first. The answers to several queries are stored at the same time.
 func TestQUERYBesideGET(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		h := &mwtest.Counting{Fields: []string{"Vary: Accept", "Cache-Control: max-age=60"}}
@@ -214,7 +214,7 @@ func TestQUERYNotValidated(t *testing.T) {
 	}
 }
 
-// Changes elsewhere don't make the cache forget that equal queries needn't wait for each other.
+// Changes of other targets don't make the cache forget that equal queries needn't wait for each other.
 func TestQUERYBesideOtherChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, cache.New()(func(c *filo.Ctx) error {

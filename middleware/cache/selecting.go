@@ -6,9 +6,9 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// appendSelecting appends the value of a field by which answers vary. In a list of preferences the white space beside commas and semicolons
-// is left out (RFC 9111, section 4.1). Everything else stays, since handlers may depend on it: on the first line alone, on the order, or on
-// the case of names.
+// appendSelecting appends the value of a field by which answers vary. In a list of preferences the white space around commas and semicolons
+// is left out (RFC 9111, section 4.1). Everything else is kept, since handlers may depend on it: on the order, on the case of names, or on
+// which values are in the first line.
 func appendSelecting(dst []byte, h *filo.Header, name string) []byte {
 	list := name == "accept" || name == "accept-charset" || name == "accept-encoding" || name == "accept-language"
 	for value := range h.Values(name) {
@@ -22,7 +22,7 @@ func appendSelecting(dst []byte, h *filo.Header, name string) []byte {
 	return dst
 }
 
-// appendList appends a list without the white space beside its separators.
+// appendList appends a list without the white space around its separators.
 func appendList(dst, list []byte) []byte {
 	quoted, separated := false, true
 	for i := 0; i < len(list); i++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// Two requests get the same answer if the fields by which it varies differ only in white space that matters to no handler (RFC 9111,
-// section 4.1). The order, the case and the first line may matter to a handler.
+// Two requests get the same answer if the fields by which it varies differ only in insignificant white space (RFC 9111, section 4.1). The
+// order, the case and the first line may matter to a handler.
 func TestSelectingFields(t *testing.T) {
 	for _, test := range []struct {
 		name, first, second string // values with "|" between the lines of a field

@@ -85,7 +85,7 @@ func TestValidation(t *testing.T) {
 	})
 }
 
-// If a client asks for a new answer, the stored one is validated, too.
+// If a client asks for a new answer (no-cache), the cache validates the stored one.
 func TestValidationForNoCache(t *testing.T) {
 	h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=10", `ETag: "a"`}}
 	s := servertest.New(t, mwtest.Wrap(h.Serve, cache.New(), middleware.ETag()))
@@ -139,7 +139,8 @@ func TestChangeWhileRefreshed(t *testing.T) {
 	})
 }
 
-// If the handler has allowed it, and for as long as it has, a stale answer is served while a new one is made, or if making one fails.
+// A stale answer is served while a new answer is made, or if making a new answer fails, provided that the handler has allowed this, and for
+// as long as it has allowed it.
 func TestServesStale(t *testing.T) {
 	const failing = "failing"
 	eachStore(t, func(t *testing.T, in kind) {
@@ -214,7 +215,7 @@ func TestServesStale(t *testing.T) {
 	})
 }
 
-// Ranges are taken from an answer that is stored as a whole.
+// A request for a range is answered from a stored complete answer.
 func TestRanges(t *testing.T) {
 	date := "Mon, 01 Feb 1999 03:04:05 GMT"
 	eachStore(t, func(t *testing.T, in kind) {
@@ -246,7 +247,7 @@ func TestRanges(t *testing.T) {
 				{"bytes=0-1", `If-None-Match: "a"`, "", 304, true},
 				{"bytes=0-1", `If-Match: "b"`, "Precondition Failed", 412, true},
 				{"bytes=0-1", "Cache-Control: no-cache", "0123456789", 200, false},
-				{"bytes=0-1,4-5", "", "0123456789", 200, false}, // the answer of this handler
+				{"bytes=0-1,4-5", "", "0123456789", 200, false}, // this handler ignores Range
 				{"bytes=10-", "", "0123456789", 200, false},
 				{"pages=1", "", "0123456789", 200, false},
 			} {
@@ -269,7 +270,7 @@ func TestRanges(t *testing.T) {
 	})
 }
 
-// Cache-Status says what the cache has done (RFC 9211).
+// Cache-Status says how the cache has handled the request (RFC 9211).
 func TestCacheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=10, stale-if-error=10", "Vary: Accept", "Cache-Status: Origin; hit"}}

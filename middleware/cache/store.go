@@ -15,7 +15,7 @@ import (
 // Store keeps answers, and can be shared by several servers. It may forget any answer. Many goroutines call its methods at once. A method that
 // waits for something must use the request's Context.
 type Store interface {
-	// Get returns the value stored under the key, or nil if there is none or it has expired. It is never modified.
+	// Get returns the value stored under the key, or nil if there is none or it has expired. The cache never modifies the value.
 	Get(c *filo.Ctx, key string) ([]byte, error)
 	// Put stores a value, which is borrowed, until it expires.
 	Put(c *filo.Ctx, key string, value []byte, expires time.Time) error
@@ -24,8 +24,9 @@ type Store interface {
 }
 
 // The kinds of entries in a Store, and the flags of a response. A value has these parts: the kind; the number or the flags; the times at
-// which the entry was stored, expires and is dropped, in nanoseconds since 1970; its age; how long it may answer when it is stale, 8 bytes
-// each; and the response or the names. Earlier formats, without some of the times, had the kinds 1 and 2.
+// which the entry was stored, expires and is dropped, in nanoseconds since 1970; its age; the two durations for which it may answer when it
+// is stale; and the response or the names. Each time, age and duration has 8 bytes. Earlier formats, without some of the times, had the kinds
+// 1 and 2.
 const (
 	storedResponse = 3
 	storedRule     = 4
@@ -36,7 +37,7 @@ const (
 	storedTimes = 6 * 8
 )
 
-// appendTo appends an entry for a Store.
+// appendTo appends the entry in the form that a Store keeps.
 func (e *entry) appendTo(dst []byte) []byte {
 	if e.vary != nil {
 		dst = binary.AppendUvarint(append(dst, storedRule), e.vary.number)
@@ -61,7 +62,7 @@ func (e *entry) appendTo(dst []byte) []byte {
 	return e.response.AppendTo(dst)
 }
 
-// parseEntry reads what appendTo has written. It reports false for anything else, and for an entry that isn't kept any more.
+// parseEntry reads what appendTo has written. It reports false for anything else, and for an entry whose storage time has ended.
 func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
 	if len(value) == 0 {
 		return e, false
@@ -91,7 +92,7 @@ func parseEntry(value []byte, now time.Time) (e entry, ok bool) {
 	return e, ok && now.Before(e.until)
 }
 
-// get returns the entry of a key. With a Store, the memory has only notes about responses that aren't kept.
+// get returns the entry of a key. With a Store, m.entries contains only the notes about responses that aren't stored.
 func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error) {
 	e, ok := m.entries.Get(key, now)
 	if ok || m.Store == nil {
@@ -116,7 +117,7 @@ func (m *cache) keepShared(c *filo.Ctx, f *fetching, q *query, names []string, e
 		m.entries.Remove(key) // removes the note that an earlier answer wasn't kept
 		ok = m.share(c, string(key), e)
 	}
-	if !m.current(c, f) { // the rule may exist again, even if a later step has failed
+	if !m.current(c, f) { // ruled may have stored the rule again, even if a later step has failed
 		m.removeShared(c, f.key)
 		return false
 	}
@@ -136,7 +137,7 @@ func (m *cache) share(c *filo.Ctx, key string, e entry) bool {
 	return err == nil
 }
 
-// sharedRule is rule for a cache with a Store. The number of a new rule is random, so that no two servers choose the same.
+// sharedRule does what rule does, for a cache with a Store. The number of a new rule is random, so that no two servers choose the same.
 func (m *cache) sharedRule(c *filo.Ctx, key string, names []string, now, until time.Time) (*varyRule, bool) {
 	value, err := m.Store.Get(c, key)
 	if err != nil {

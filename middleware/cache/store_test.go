@@ -14,7 +14,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// kind completes options for a cache in memory, or for one with a Store.
+// kind completes options for a cache in memory, or for a cache with a Store.
 type kind func(cache.Options) cache.Options
 
 // eachStore runs a test with either kind.
@@ -28,7 +28,7 @@ func eachStore(t *testing.T, test func(t *testing.T, in kind)) {
 	})
 }
 
-// store is a Store that forgets nothing by itself.
+// store is a Store that never drops a value.
 type store struct {
 	mu     sync.Mutex
 	values map[string]string
@@ -86,7 +86,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// A stored value that isn't an entry, such as one that was cut short, counts as missing.
+// A stored value that isn't a valid entry, such as a truncated one, is treated as missing.
 func TestSharedValues(t *testing.T) {
 	h, shared := &mwtest.Counting{Fields: []string{"Vary: Accept"}}, new(store)
 	s := servertest.New(t, cache.New(cache.Options{TTL: time.Minute, Store: shared})(h.Serve))
@@ -113,7 +113,7 @@ func TestSharedValues(t *testing.T) {
 	}
 }
 
-// If a Store fails, a request that needs a value from it fails, but a request whose handler is done doesn't.
+// If a Store fails, a request that needs a value from it fails. But a request whose handler has succeeded doesn't fail.
 func TestStoreFails(t *testing.T) {
 	shared := &store{err: &filo.HTTPError{Status: 503, Err: errors.New("down")}}
 	h := &mwtest.Counting{}

@@ -1,8 +1,8 @@
 // Package idempotency is middleware that lets clients safely repeat a request when they don't know whether it has arrived: the request is
 // never executed twice.
 //
-// Inside of session.New, the answer is kept before the session is saved. If saving fails, the client gets an error, and its repetition gets the
-// kept answer, without the change of the session.
+// If this middleware is inside of session.New, it stores the answer before the session is saved. If saving the session then fails, the client
+// gets an error, and its repetition gets the stored answer, although the session hasn't changed.
 //
 //	r.POST("/orders", order, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope}))
 //
@@ -35,31 +35,31 @@ type Options struct {
 	Methods []string
 	// Required refuses requests of those methods that have no key.
 	Required bool
-	// Scope returns the owner of a request's keys, such as the name of an account, borrowed. The same key in two scopes is two keys.
-	// Clients in one scope can get each other's answers. A request with a key but without an owner, whose scope is empty, is refused with
+	// Scope returns the owner of a request's keys, such as the name of an account. The result is borrowed. The same key in two scopes is
+	// treated as two keys. Clients in one scope can get each other's answers. A request with a key but without an owner, whose scope is
+	// empty, is refused with
 	// 400. Scope is required; AuthorizationScope is such a function.
 	Scope func(c *filo.Ctx) []byte
-	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. An answer that it can't keep
-	// is logged, unless the error wraps filo.ErrBusy, as from a Store that logs its own errors.
+	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. If the Store can't keep an
+	// answer, the error is logged, unless it wraps filo.ErrBusy because the Store has logged it already.
 	Store Store
 	// TTL is how long an answer is kept, a day if 0.
 	TTL time.Duration
-	// MaxRun is how long a request may run before a Store gives its key to another request, 5 minutes if 0. It frees the keys of
-	// a server that has died. No handler may take longer. The store in memory never frees a key while its request runs.
+	// MaxRun is how long a request may run before a Store gives its key to another request, 5 minutes if 0. It frees the keys of a server
+	// that has died. It must be longer than any handler takes. The store in memory never frees a key while its request runs.
 	MaxRun time.Duration
 	// MaxBodyBytes is the maximum size of a stored body, 1 MB if 0.
 	MaxBodyBytes int
-	// MaxBytes is the size of the store in memory, 64 MB if 0. MaxScopeBytes is the limit for the keys of one scope, a quarter of MaxBytes
-	// if 0, which is enough for some 30,000 keys. When a limit is reached, the oldest answers are removed, and repetitions of their
-	// requests get 409. When no answers are left, further keys are refused until older ones expire: with 429 if their scope is full, with
-	// 503 if the whole store is full. These refusals aren't logged one by one (filo.ErrBusy).
+	// MaxBytes is the size of the store in memory, 64 MB if 0. MaxScopeBytes is the limit for the keys of one scope, a quarter of MaxBytes if
+	// 0, which is enough for some 30,000 keys. When a limit is reached, the oldest answers are removed, and repetitions of their requests get
+	// 409. When no answers are left, further keys are refused until older keys expire: with 429 if their scope is full, with 503 if the whole
+	// store is full. These refusals aren't logged one by one (filo.ErrBusy).
 	MaxBytes, MaxScopeBytes int
 }
 
-// New returns middleware that lets clients safely repeat a request when they don't know whether it has arrived. The client
-// repeats the request with the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07), and gets the answer to the
-// first one, with Idempotency-Replayed: true. The request isn't executed twice. The key is a string in quotes, or a token, of at most 255
-// bytes.
+// New returns middleware that lets clients safely repeat a request when they don't know whether it has arrived. The client repeats the
+// request with the same Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07), and gets the answer to the first request, with
+// Idempotency-Replayed: true. The request isn't executed twice. The key is a string in quotes, or a token, of at most 255 bytes.
 //
 // A repetition that arrives while the first request runs gets 409 (Conflict). A key that was used for another request, with
 // another target or body, gets 422 (Unprocessable Content). A malformed key, or a missing one if Required, gets 400.
@@ -72,8 +72,8 @@ type Options struct {
 // the client refuses uncompressed answers. A Compress inside then has nothing to do; a Compress outside compresses. If an answer has a
 // coding nevertheless, a client that repeats the request but doesn't accept that coding gets 406.
 //
-// The middleware reads the whole request body. Put it inside of the middleware that identifies the client, of BodyLimit and of
-// Decompress. A request with a key fails with an error without a status if its body was read before by other means than Body and Form. New
+// The middleware reads the whole request body. Put it inside of the middleware that identifies the client, of BodyLimit and of Decompress. If
+// other middleware has read the body by other means than Body and Form, a request with a key fails with an error that has no status. New
 // panics without a Scope.
 func New(options Options) filo.Middleware {
 	m := newKeeper(options)
@@ -145,7 +145,7 @@ func (m *keeper) serve(c *filo.Ctx, next filo.Handler) error {
 	if err != nil {
 		return err
 	}
-	// The key is a hash, so that a store doesn't learn what Scope says.
+	// The key is a hash, so that a store doesn't learn the result of Scope.
 	sum := hashOf(scope, name)
 	key := base64.RawURLEncoding.EncodeToString(sum[:])
 	claim := Record{
@@ -199,10 +199,10 @@ func acceptedBy(c *filo.Ctx) (accepted syntax.Codings) {
 // run lets the handler execute the request, and keeps its answer.
 func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) error {
 	undone, answer := false, []byte{}
-	defer func() { // after a panic, too
+	defer func() { // runs after a panic, too
 		done := claim
 		done.Response, done.Expires = answer, time.Now().Add(m.TTL)
-		// The handler has executed the request: the client gets its answer, even if that can't be repeated.
+		// The handler has executed the request: the client gets the answer, even if it couldn't be stored.
 		storelog.Failure(c, "idempotency: storing a response or releasing a key failed", m.settle(c, key, undone, done))
 	}()
 	// A client that repeats the request may accept other codings, and gets the same answer.
@@ -213,7 +213,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	outer := replay.Fields(c)
 	err := next(c)
 	if err != nil {
-		err = c.RenderError(err) // the answer to be kept
+		err = c.RenderError(err) // renders the answer that will be stored
 	}
 	if errors.Is(err, filo.ErrAbort) {
 		return err
@@ -231,13 +231,12 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	return err
 }
 
-// nothingDone reports whether a status says that a request was refused before anything was done: because of its sender, or for the time
-// being.
+// nothingDone reports whether a status says that a request was refused before anything was done: because of its sender, or only temporarily.
 func nothingDone(status int) bool {
 	return status == 401 || status == 403 || status == 429 || status == 503
 }
 
-// errBodyBegun is answered with a 500. Without this error, two bodies with the same rest would count as the same body.
+// errBodyBegun is answered with a 500. Without this error, two bodies that differ only in the part already read would count as the same body.
 var errBodyBegun = errors.New("idempotency: other middleware has read from the body before, as by BodyReader or MultipartForm: put it inside, or have it call Body first")
 
 var errKeyLost = errors.New("the request took longer than MaxRun, and another request has claimed its key")
@@ -254,7 +253,7 @@ func (m *keeper) settle(c *filo.Ctx, key string, undone bool, done Record) error
 	return err
 }
 
-// key returns the key of a request, borrowed, nil if it has none.
+// key returns the key of a request, which is borrowed, or nil if the request has none.
 func (m *keeper) key(c *filo.Ctx) ([]byte, error) {
 	var key []byte
 	count := 0

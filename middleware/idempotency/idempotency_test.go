@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/servertest"
 )
 
-// order is a handler that counts what it does, and answers as the path says.
+// order is a handler that counts its calls. The path selects its answer.
 type order struct{ count int }
 
 func (o *order) serve(c *filo.Ctx) error {
@@ -58,7 +58,7 @@ func scopeOf(c *filo.Ctx) []byte {
 	return []byte("nobody")
 }
 
-// A client that can't be told from others must not get their answers, so its requests with a key are refused.
+// A client that can't be distinguished from other clients must not get their answers, so its requests with a key are refused.
 func TestNoScope(t *testing.T) {
 	o := new(order)
 	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: idempotency.AuthorizationScope})(o.serve))
@@ -165,7 +165,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// While a request runs, another one with the same key gets 409, however the first one ends. The request is executed once.
+// While a request runs, another request with the same key gets 409, however the first request ends. The request is executed only once.
 func TestConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := new(order)
@@ -193,7 +193,7 @@ func TestConcurrent(t *testing.T) {
 	})
 }
 
-// A request whose handler broke off isn't executed again, since nobody knows what the handler has done.
+// A request whose handler aborted isn't executed again, since nobody knows what the handler has already done.
 func TestAbort(t *testing.T) {
 	o := new(order)
 	s := servertest.New(t, idempotency.New(idempotency.Options{Scope: scopeOf})(o.serve))
@@ -322,7 +322,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("another request with the key of one whose answer has gone: %v", got)
 	}
 	for range 2 {
-		s.DoBody(t, "POST /huge", "a", "Idempotency-Key: huge", "Authorization: other") // more than a scope may take
+		s.DoBody(t, "POST /huge", "a", "Idempotency-Key: huge", "Authorization: other") // more than the limit of a scope
 	}
 	if got := ask("other", 99); got.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("what is too large to be kept at all has driven out others: %v", got.Status)
@@ -334,8 +334,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// When keys alone take all the memory, further keys are refused, those of the scope with too many keys first. No key is forgotten before it
-// expires.
+// When the keys without their answers fill the memory, further keys are refused, those of the scope with too many keys first. No key is
+// forgotten before it expires.
 func TestMemoryFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -443,7 +443,7 @@ func (s *sharedKeys) Release(_ *filo.Ctx, key, claim string) error {
 	return nil
 }
 
-// A request that took longer than MaxRun doesn't settle the claim of the request that has its key by now.
+// A request that took longer than MaxRun doesn't settle the claim of the request that has claimed the key since.
 func TestLate(t *testing.T) {
 	for _, first := range []int{200, 503} {
 		synctest.Test(t, func(t *testing.T) {
@@ -457,7 +457,7 @@ func TestLate(t *testing.T) {
 				})(func(c *filo.Ctx) error {
 					n := calls.Add(1)
 					if n == 1 {
-						time.Sleep(3 * time.Second) // until after the second one has claimed, and before it is done
+						time.Sleep(3 * time.Second) // until after the second request has claimed the key, and before it has ended
 						return c.Text(first, "the first")
 					}
 					time.Sleep(1900 * time.Millisecond)
@@ -508,7 +508,7 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// An answer that can't be kept is logged, unless the Store logs its errors itself and says so by filo.ErrBusy.
+// A failure to store an answer is logged, unless the Store logs its errors itself and says so by filo.ErrBusy.
 func TestStoreErrorsLog(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
@@ -597,7 +597,8 @@ func BenchmarkNew(b *testing.B) {
 	b.Run("replayed", func(b *testing.B) { mwtest.Benchmark(b, h, "POST /", "Idempotency-Key: a") })
 }
 
-// A request that was refused with 401 or 403 keeps no key. So a flood of made-up names leaves room for other clients.
+// The store doesn't keep the key of a request that was refused with 401 or 403. So a flood of requests with made-up names leaves room for
+// other clients.
 func TestUnauthorized(t *testing.T) {
 	for _, refusal := range []int{401, 403} {
 		m := idempotency.New(idempotency.Options{Scope: scopeOf, MaxBytes: 64 << 10})
@@ -645,13 +646,13 @@ func TestMemoryFullLog(t *testing.T) {
 	})
 }
 
-// The client that repeats a request may be another program than the first one. It never gets a coding that it doesn't accept.
+// The program that repeats a request may differ from the program that has sent the first one. It never gets a coding that it doesn't accept.
 func TestCodings(t *testing.T) {
 	text := strings.Repeat("order ", 1000)
 	plain := func(c *filo.Ctx) error { return c.Text(200, text) }
 	encoded := func(c *filo.Ctx) error {
 		c.Response.Header.Set("Content-Encoding", "gzip")
-		return c.Text(200, text) // nobody decodes it here
+		return c.Text(200, text) // the test doesn't decode it
 	}
 	keep := idempotency.New(idempotency.Options{Scope: scopeOf})
 	for _, test := range []struct {
@@ -682,7 +683,7 @@ func TestCodings(t *testing.T) {
 	}
 }
 
-// If middleware outside has read a part of the body, two different bodies aren't taken for the same.
+// If middleware outside has read a part of the body, two different bodies aren't treated as equal.
 func TestBodyReadBefore(t *testing.T) {
 	form := func(value string) string {
 		return "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + value + "\r\n--x--\r\n"

@@ -41,9 +41,9 @@ type Record struct {
 // recordCost is about how much memory a record takes without its key and its answer.
 const recordCost = 512
 
-// memory is the store in memory. No record is forgotten before it expires. The record of a running request is never forgotten, since the
-// request always settles its key. To make room, answers are removed; when none are left, further keys are refused. Each scope has a limit,
-// so that one client can neither displace others' answers nor have their keys refused.
+// memory is the store in memory. No record is dropped before it expires. The record of a running request is never dropped, since the request
+// always settles its key. To make room, answers are removed; when none are left, further keys are refused. Each scope has a limit, so that
+// one client can neither displace others' answers nor have their keys refused.
 type memory struct {
 	maxBytes, maxScopeBytes int
 
@@ -56,8 +56,8 @@ type memory struct {
 
 // keptRecords counts the memory that records take together, those of one scope or all.
 type keptRecords struct {
-	used     int // with the answers
-	answered int // the answers alone
+	used     int // the memory of the records and their answers
+	answered int // the memory of the answers alone
 	// answers lists the records that have an answer, as elements of type *keptRecord, the oldest first.
 	answers list.List
 }
@@ -65,7 +65,7 @@ type keptRecords struct {
 type keptRecord struct {
 	Record
 	key     string
-	cost    int // without the answer
+	cost    int // the memory of the record without its answer
 	scope   *keptRecords
 	done    *list.Element    // nil while the request runs
 	answers [2]*list.Element // its elements in the scope's list and in the list of all; nil without an answer
@@ -133,8 +133,8 @@ func (m *memory) Release(_ *filo.Ctx, key, claim string) error {
 	return nil
 }
 
-// makeRoom removes answers until a scope can take that number of bytes more. It removes the scope's own answers first, and then the oldest
-// ones of all. mu is held, as for all functions below.
+// makeRoom removes answers until the scope and the store have room for this number of bytes. It removes the scope's own answers first, and
+// then the oldest answers of all scopes. mu is held, as for all functions below.
 func (m *memory) makeRoom(scope *keptRecords, bytes int) error {
 	if scope.used-scope.answered+bytes > m.maxScopeBytes {
 		return errScopeFull

@@ -3,7 +3,7 @@
 //	r.Use(ratelimit.New(600, time.Minute))
 //	r.POST("/login", login, ratelimit.New(5, time.Minute, ratelimit.Options{Name: "logins", Counts: ratelimit.Failures}))
 //
-// Package middleware says where it belongs among other middleware.
+// The documentation of package middleware says where this middleware belongs among others.
 package ratelimit
 
 import (
@@ -30,9 +30,9 @@ type Options struct {
 	Burst int
 	// Name is the policy's name in header fields, "default" if empty: visible ASCII without quotes and backslashes.
 	Name string
-	// Key returns the key by which requests are counted, such as an API key, borrowed. Requests with an empty key aren't limited.
-	// Nil means the client's address, as middleware.ClientIP returns it. Only the first 64 bits of an IPv6 address count, since a
-	// client can usually choose the others freely.
+	// Key returns the key by which requests are counted, such as an API key. The result is borrowed. Requests with an empty key aren't
+	// limited. Nil means the client's address, as middleware.ClientIP returns it. Only the first 64 bits of an IPv6 address are used, since a
+	// client can usually choose the other bits freely.
 	Key func(c *filo.Ctx) []byte
 	// Counts reports whether a request counts, once its handler has returned err; Failures is such a function. Until its handler has
 	// returned, each request counts, so simultaneous requests stay within the limit, too. Nil means that all count.
@@ -42,14 +42,14 @@ type Options struct {
 	// MaxKeys is how many keys the store in memory holds at once, 65,536 if 0. Each takes 16 bytes. When there are more keys, those that
 	// have used the least of their limit are forgotten.
 	MaxKeys int
-	// FailOpen admits requests when the Store fails, and logs the error, unless that wraps filo.ErrBusy, as from a Store that logs its
-	// errors itself. Without FailOpen the error becomes the request's.
+	// FailOpen admits requests when the Store fails. The error is logged, unless it wraps filo.ErrBusy because the Store has logged it
+	// already. Without FailOpen the request fails with the error.
 	FailOpen bool
 	// HideFields omits the RateLimit and RateLimit-Policy fields.
 	HideFields bool
 }
 
-// Store keeps how much of its limit each key has used. Many goroutines call its method at once.
+// Store keeps how much of its limit each key has used. Many goroutines call its methods at once.
 type Store interface {
 	// Take uses up one of the key's remaining requests, if there is one. The key is borrowed. A store that waits for something must use the
 	// request's Context.
@@ -111,7 +111,7 @@ var check = setup.Checker("ratelimit")
 type limiter struct {
 	Options
 	quota   Quota
-	memory  *table     // the Store, if that is nil
+	memory  *table     // used if Options.Store is nil
 	policy  filo.Field // RateLimit-Policy
 	item    string     // the beginning of the item in RateLimit
 	refusal *filo.HTTPError
@@ -141,7 +141,7 @@ func newLimiter(limit int, window time.Duration, o Options) *limiter {
 	return l
 }
 
-// check panics if the quota is invalid, or the options, with their defaults set, are.
+// check panics if the quota or the options, whose defaults are set already, are invalid.
 func (o *Options) check(q Quota) {
 	check(q.Limit > 0, "New needs a positive limit")
 	check(q.Window >= time.Second && q.Window%time.Second == 0, "New needs a window of whole seconds, such as time.Minute")
@@ -156,8 +156,8 @@ func (o *Options) check(q Quota) {
 	}
 }
 
-// admit takes a request from the limit of its key, and returns the refusal if that isn't possible. The state is zero if nothing was taken,
-// since the key is empty or the store failed.
+// admit counts a request against the limit of its key, and returns an error if the request is refused. The state is zero if nothing was
+// counted, because the key is empty or the store failed.
 func (l *limiter) admit(c *filo.Ctx, key []byte) (State, error) {
 	if len(key) == 0 {
 		return State{}, nil
@@ -190,7 +190,7 @@ func (l *limiter) appendState(to []byte, state State) []byte {
 	return strconv.AppendInt(to, syntax.Seconds(state.Reset), 10)
 }
 
-// key returns the key of a request. A key that is an address is in buffer.
+// key returns the key of a request. A key that is an address is stored in buffer.
 func (l *limiter) key(c *filo.Ctx, buffer *[16]byte) []byte {
 	switch {
 	case l.Key == nil:
@@ -262,11 +262,11 @@ const (
 	shardCount = 64
 )
 
-// table is the store in memory. It is the generic cell rate algorithm: it keeps only the time at which a key has its whole burst
-// again. If that time has passed, the key counts as never seen, and its place is free.
+// table is the store in memory. It implements the generic cell rate algorithm: for each key, it keeps only the time at which the whole burst
+// is available again. Once that time has passed, the key is treated as never seen, and its entry is free.
 //
-// A key is identified by its hash, with a secret seed, and has its place in one bucket. When the bucket is full, the key that has used the
-// least of its limit is forgotten. So new keys in a flood displace each other, and not a client that is being limited.
+// A key is identified by its hash, with a secret seed, and its entry can be in only one bucket. When the bucket is full, the key that has
+// used the least of its limit is forgotten. So new keys in a flood displace each other, and not a client that is being limited.
 type table struct {
 	seed     maphash.Seed
 	start    time.Time // times count from here
@@ -321,7 +321,7 @@ func (t *table) take(key []byte) State {
 	return State{Allowed: true, Remaining: int((t.burst - (full - now)) / t.interval), Reset: time.Duration(full - now)}
 }
 
-// giveBack takes back the count of a request that take has counted.
+// giveBack undoes the counting of a request by take.
 func (t *table) giveBack(key []byte) {
 	hash := maphash.Bytes(t.seed, key)
 	shard := &t.shards[hash%shardCount]
@@ -332,7 +332,7 @@ func (t *table) giveBack(key []byte) {
 	}
 }
 
-// find returns the entry of a key. If the key has none, it gets the entry that has used the least.
+// find returns the entry of a key. If the key has none, find returns the entry of the key that has used the least of its limit, for reuse.
 func find(bucket *[bucketSize]entry, hash uint64) *entry {
 	least := &bucket[0]
 	for i := range bucket {

@@ -89,13 +89,13 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// rateStore is a store of the user's own.
+// rateStore is a user-defined store.
 type rateStore struct {
 	state ratelimit.State
 	err   error
 	// returning is the error of Return.
 	returning error
-	// keys are the keys of requests that were taken, returned those of requests that were given back.
+	// keys are the keys that were passed to Take, and returned those that were passed to Return.
 	keys, returned []string
 	quota          ratelimit.Quota
 }
@@ -142,8 +142,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// A request that turns out not to count is given back. Until its handler has returned it counts, so requests at the same time stay within
-// the limit.
+// A request that turns out not to count is given back. It counts until its handler has returned, so simultaneous requests stay within the
+// limit.
 func TestCounts(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	login := func(c *filo.Ctx) error {
@@ -176,7 +176,7 @@ func TestCounts(t *testing.T) {
 			go func() { slow <- s.Do(t, "GET /slow").Status }()
 			<-begun
 			status("/form", 422)
-			status("/", 429) // the slow request may still fail
+			status("/", 429) // refused, since the slow request may still fail and so counts for now
 			close(goOn)
 			if got := <-slow; got != 200 {
 				t.Errorf("the slow request: %d", got)
@@ -195,7 +195,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// The field RateLimit agrees with the store: a request that was given back isn't missing from what remains.
+// The field RateLimit agrees with the store: the remaining quota includes a request that was given back.
 func TestCountsInFields(t *testing.T) {
 	answer := func(c *filo.Ctx) error {
 		switch c.Path() {
@@ -240,7 +240,7 @@ func TestCountsInFields(t *testing.T) {
 	}
 }
 
-// A flood of keys neither grows the memory nor frees a client that is being limited.
+// A flood of keys neither increases the memory nor lifts the limit of a client that is being limited.
 func TestFlood(t *testing.T) {
 	limit := ratelimit.New(100, time.Hour, ratelimit.Options{
 		MaxKeys: 1024, HideFields: true, Key: func(c *filo.Ctx) []byte { return c.Request.Header.GetBytes("X-Key") },

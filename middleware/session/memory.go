@@ -9,9 +9,9 @@ import (
 	"github.com/filohttp/filo/internal/lru"
 )
 
-// Memory is a Store in memory; its zero value is ready to use. When it is full, it removes the least recently used sessions:
-// first sessions that only their first request has used, then sessions that were used again, and last those that were renewed, as at a
-// login. So thousands of visitors don't end the sessions of logged-in users. Sessions end with the process. A Memory must not be copied.
+// Memory is a Store in memory; its zero value is ready to use. When it is full, it removes the least recently used sessions: first sessions
+// that only their first request has used, then sessions that were used again, and last those that were renewed, as at a login. So thousands
+// of visitors don't end the sessions of logged-in users. The sessions are lost when the process ends. A Memory must not be copied.
 type Memory struct {
 	// MaxBytes is the memory for all sessions together, 64 MB if 0. Don't change it once the Memory is in use.
 	MaxBytes int

@@ -16,7 +16,7 @@ const saveTries = 20
 
 var errBusy = errors.New("session: too many requests changed the session at once")
 
-// saveStore applies the request's changes to the session that is in the store by now.
+// saveStore applies the request's changes to the session as it is now in the store.
 func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 	m := s.manager
 	if s.another {
@@ -59,13 +59,13 @@ func (s *Session) encodeRecord(version uint64, now time.Time) (Record, error) {
 	return Record{Data: data, Version: version, Renewed: s.content.Renewed, Expires: expires}, err
 }
 
-// movedTime is how long requests that came with a session's old id can still end the session. It is also how long a mark replaces a session
-// that was ended, so that requests that loaded it before notice that.
+// movedTime is how long requests that came with a session's old id can still end the session. It is also how long a mark is stored in place
+// of an ended session, so that requests that loaded the session earlier notice its end.
 const movedTime = 5 * time.Minute
 
-// saveRenewed saves the session under a new id. No client knows the new id before the old record leads to it. The old record is changed
-// only if it is as the request found it. So the new session has the changes of other requests, and a session that they have ended stays
-// ended.
+// saveRenewed saves the session under a new id. The client gets the new id only after the old record points to the new one. The old record is
+// replaced only if it hasn't changed since the request loaded it; otherwise saveRenewed merges the changes and tries again. So the new
+// session has the changes of other requests, and a session that they have ended stays ended.
 func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	store, id, version := s.manager.Store, rand.Text(), uint64(0)
 	defer func() {
@@ -110,7 +110,7 @@ func (s *Session) saveRenewed(c *filo.Ctx, now time.Time) (err error) {
 	return errBusy
 }
 
-// alive reports whether a record holds a session, or leads to a renewed session that hasn't ended since.
+// alive reports whether a record holds a session, or points to a renewed session that hasn't ended since.
 func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error) {
 	for range saveTries {
 		content := contentOf(record)
@@ -125,7 +125,8 @@ func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error)
 	return false, nil
 }
 
-// leave replaces a session of this version with content that isn't a session. It reports false if the stored version is another one.
+// leave replaces a stored session of this version with content that isn't a session: a mark, or a pointer to the renewed session. It reports
+// false if the stored version is another one.
 func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content contents, now time.Time) (bool, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
@@ -138,7 +139,7 @@ func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content cont
 	return left, nil
 }
 
-// end destroys the session that the client came with, even if other requests have changed or renewed it meanwhile.
+// end destroys the session whose id the client sent, even if other requests have changed or renewed it since.
 func (s *Session) end(c *filo.Ctx, now time.Time) error {
 	m, stored, version := s.manager, s.moved, s.record.Version
 	if version > 0 {
@@ -170,7 +171,7 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 	return errBusy
 }
 
-// contentOf returns the content of a record, and an empty one if it isn't a record.
+// contentOf returns the content of a record, and empty content if the record holds none.
 func contentOf(record Record) (content contents) {
 	if record.Version == 0 || json.Unmarshal(record.Data, &content) != nil {
 		return contents{}
@@ -179,8 +180,8 @@ func contentOf(record Record) (content contents) {
 }
 
 // merge applies the request's changes to the content that another request has saved. It reports true if the other request has destroyed the
-// session: then there is nothing to save. If the store has forgotten a visitor's session, it is saved anew with all values that the request
-// knows. (Destroying a session leaves a mark, forgetting one doesn't.)
+// session: then there is nothing to save. If the store has dropped a visitor's session to make room, the session is saved again with all
+// values that the request has loaded or set. (A destroyed session leaves a mark in the store, a dropped one doesn't.)
 func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
 	record, err := s.manager.Store.Load(c, storedID(s.id))

@@ -13,7 +13,7 @@
 //		return c.Redirect(303, "/")
 //	}
 //
-// Package middleware says where it belongs among other middleware.
+// The documentation of package middleware says where this middleware belongs among others.
 package session
 
 import (
@@ -38,7 +38,7 @@ type Options struct {
 	// Store keeps the sessions on the server, and the cookie contains only a random id. Memory is a Store in memory. If Store is
 	// nil, the cookie contains the session itself, encrypted with the first of Keys.
 	Store Store
-	// Keys are for sessions in cookies: secrets of at least 32 bytes, such as those of crypto/rand.Read. The first key encrypts; decryption
+	// Keys are for sessions in cookies: secrets of at least 32 bytes, for example from crypto/rand.Read. The first key encrypts; decryption
 	// tries all of them. To rotate keys, put a new one in front, and remove the old one when IdleTimeout has passed.
 	Keys [][]byte
 	// CookieName is "__Host-session" if empty, or "session" if Insecure. Two session middlewares of a server need different
@@ -58,8 +58,8 @@ type Options struct {
 	MaxBytes int
 }
 
-// Store keeps sessions. Many goroutines call its methods at once. A method that waits for something must use the request's
-// Context. The ids are hashes of the cookies' ids, so that somebody who can read the store can't take a session over.
+// Store keeps sessions. Many goroutines call its methods at once. A method that waits for something must use the request's Context. The ids
+// are hashes of the cookies' ids, so that somebody who can read the store can't take over a session.
 type Store interface {
 	// Load returns the record stored under the id, or a record of version 0 if there is none or it has expired.
 	Load(c *filo.Ctx, id string) (Record, error)
@@ -83,8 +83,8 @@ type Record struct {
 	Expires time.Time
 }
 
-// New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get
-// returns the session. A request that doesn't call Get costs nothing, and one that never sets a value gets no cookie.
+// New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get returns the
+// session. A request whose handler doesn't call Get costs nothing. A new session gets a cookie only when a value has been set.
 //
 // The session is saved when the handler has returned, with or without an error, or before the head of a streamed answer is sent, such as
 // an event stream or a WebSocket. Changes after that are saved only in a Store, and only if the client already has the session's id. The
@@ -125,7 +125,7 @@ func New(options Options) filo.Middleware {
 // managerKey is the key of the *manager in the request's values; it finds the manager of the innermost middleware.
 type managerKey struct{}
 
-// opened is the session that a request has asked for last, as package unshared stores it.
+// opened is the session that a request has opened last, as the type that package unshared stores.
 type opened Session
 
 // Unsaved reports whether a session of the request has yet to be saved.
@@ -138,7 +138,7 @@ func (o *opened) Unsaved() bool {
 	return false
 }
 
-// Get returns the session of the request, from the innermost of several session middlewares. An error comes from the Store. Get panics if
+// Get returns the session of the request, from the innermost of several session middlewares. Get fails only if the Store fails. Get panics if
 // the handler isn't inside the middleware that New returned.
 func Get(c *filo.Ctx) (*Session, error) {
 	m, ok := c.Get(managerKey{}).(*manager)
@@ -157,13 +157,13 @@ func Get(c *filo.Ctx) (*Session, error) {
 	return state, err
 }
 
-// lastOpened returns the session that the request has asked for last; the field before leads to the others.
+// lastOpened returns the session that the request has opened last; its field before links to the one opened before.
 func lastOpened(c *filo.Ctx) *Session {
 	o, _ := unshared.LastSession(c).(*opened)
 	return (*Session)(o)
 }
 
-// opened returns the manager's session of the request, nil if the request hasn't asked for it.
+// opened returns the manager's session of the request, or nil if the request hasn't opened it.
 func (m *manager) opened(c *filo.Ctx) *Session {
 	state := lastOpened(c)
 	for state != nil && state.manager != m {
@@ -175,7 +175,7 @@ func (m *manager) opened(c *filo.Ctx) *Session {
 // Session is the session of a request. Only the goroutine that runs the handler may use it, until the handler returns.
 type Session struct {
 	manager *manager
-	before  *Session // another middleware's session, which the request had asked for before
+	before  *Session // another middleware's session, which the request has opened before this one
 	id      string   // as in the cookie; "" without a Store, and for a new session
 	record  Record
 	content contents
@@ -184,7 +184,7 @@ type Session struct {
 	cleared   bool
 	renewed   bool // the session gets a new id, and the old one becomes useless
 	destroyed bool
-	another   bool   // not the session that the client came with, which is destroyed
+	another   bool   // replaces the session that the client sent, which is destroyed
 	moved     string // the key of the renewed session whose old id the client sent: Destroy destroys it
 	stale     bool   // save the session although nothing was changed
 	over      bool   // the handler has panicked: nothing is saved any more
@@ -207,14 +207,14 @@ func (s *Session) Get(key string) string { return s.content.Values[key] }
 // Has reports whether the key has a value.
 func (s *Session) Has(key string) bool { _, ok := s.content.Values[key]; return ok }
 
-// Set sets the value of a key. Both must be UTF-8 text.
+// Set sets the value of a key. The key and the value must be UTF-8 text.
 func (s *Session) Set(key, value string) {
 	if s.content.Values == nil {
 		s.content.Values = make(map[string]string)
 	}
 	s.content.Values[key] = value
 	s.change(key)
-	if s.destroyed { // another session begins
+	if s.destroyed { // a new session begins
 		s.destroyed, s.another = false, true
 	}
 }
@@ -240,17 +240,16 @@ func (s *Session) Clear() {
 // valid, with its old values, until it expires.
 func (s *Session) Renew() { s.renewed = true }
 
-// Destroy ends the session. It removes the values and the cookie, and for five minutes the Store holds a marker without values in
-// place of the record. Values set afterwards belong to a new session. A session in a cookie can't be revoked: a copy of the
-// cookie stays valid until it expires. The browser, too, keeps its cookie if the head of the answer is already on its way; that
-// is logged as an error.
+// Destroy ends the session. It removes the values and the cookie, and for five minutes the Store holds a marker without values in place of
+// the record. Values set afterwards belong to a new session. A session in a cookie can't be revoked: a copy of the cookie stays valid until
+// it expires. If the head of the answer was sent before, the browser keeps its cookie; this is logged as an error.
 func (s *Session) Destroy() {
 	s.Clear()
 	s.content.Created, s.content.Renewed = time.Now().Unix(), false
 	s.destroyed, s.renewed = true, false
 }
 
-// New reports whether the client came without a session.
+// New reports whether the client has sent no valid session.
 func (s *Session) New() bool { return s.record.Version == 0 }
 
 func (s *Session) change(key string) {
@@ -298,7 +297,7 @@ func newManager(o Options) *manager {
 	return m
 }
 
-// open makes the state of a request's session. An unknown id or content counts as none.
+// open loads the session of a request. A cookie with an unknown id or with invalid content is treated as missing.
 func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	s := &Session{manager: m}
 	now := time.Now()
@@ -359,7 +358,7 @@ func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 	return nil
 }
 
-// unsavedMessage is the log's message if an error of save can't become the request's error.
+// unsavedMessage is logged with an error of save that comes too late to become the request's error.
 const unsavedMessage = "saving a session failed"
 
 // unsaved reports whether save has anything to do.
@@ -374,8 +373,8 @@ func (s *Session) unsaved() bool {
 	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
 }
 
-// save writes the request's changes to the store, and sets the cookie if the cookie must change. The caller passes the Ctx, and the session
-// keeps none: an adaptor may have run the handler with a Ctx that has ended by now.
+// save writes the request's changes to the store, and sets the cookie if the cookie must change. The session doesn't store a Ctx, so the
+// caller passes one: an adaptor may have run the handler with another Ctx that has ended by now.
 func (s *Session) save(c *filo.Ctx) (err error) {
 	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
@@ -437,13 +436,13 @@ func (s *Session) setCookieValue(c *filo.Ctx, value string, expires, now time.Ti
 // setCookie adds the cookie to the response, and keeps that response out of shared caches.
 func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	if c.Committed() {
-		return nil // the client has the id; without the cookie it only doesn't learn that the session lives longer, or has ended
+		return nil // the client has the id; without the new cookie it only doesn't learn that the session lives longer, or has ended
 	}
 	if cookie.Valid() != nil {
 		return errTooLarge
 	}
 	h := &c.Response.Header
-	caching.DropTargeted(h) // otherwise the cache of a CDN would go by these fields
+	caching.DropTargeted(h) // otherwise the cache of a CDN would obey these fields instead of Cache-Control
 	if !caching.HasDirective(h, "private") && !caching.HasDirective(h, "no-store") {
 		h.Add("Cache-Control", "private") // the most restrictive of conflicting directives counts (RFC 9111, section 4.2.1)
 	}

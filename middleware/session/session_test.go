@@ -111,7 +111,7 @@ func sessionHandler(c *filo.Ctx) error {
 	return c.Text(200, s.Get(parts[len(parts)-1])+fmt.Sprint(s.New()))
 }
 
-// eachStore runs f with sessions in a store and in cookies.
+// eachStore runs f with sessions in a store, and again with sessions in cookies.
 func eachStore(t *testing.T, f func(t *testing.T, options session.Options)) {
 	t.Run("store", func(t *testing.T) {
 		f(t, session.Options{Store: new(session.Memory)})
@@ -226,7 +226,7 @@ func TestExpiry(t *testing.T) {
 			if got := b.get("/get/a"); got.Body != "1false" || b.set != "" {
 				t.Errorf("soon after: %v, want no new cookie", got)
 			}
-			for range 10 { // in use, it lives on
+			for range 10 { // a session that is used doesn't expire
 				time.Sleep(5 * time.Minute)
 				if got := b.get("/get/a"); got.Body != "1false" || b.set == "" {
 					t.Errorf("in use: %v, want a new cookie", got)
@@ -239,7 +239,7 @@ func TestExpiry(t *testing.T) {
 			b.get("/set/a/1")
 			stolen := b.cookie
 			time.Sleep(10 * time.Minute)
-			b.cookie = stolen // browsers drop it by themselves
+			b.cookie = stolen // a browser would have dropped the cookie by now
 			if got := b.get("/get/a"); got.Body != "true" {
 				t.Errorf("unused: %v", got)
 			}
@@ -247,7 +247,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A cookie that a client has made up, or changed, gives it no session.
+// A client that sends a made-up or changed cookie doesn't get a session with it.
 func TestForged(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		b := newBrowser(t, options)
@@ -268,7 +268,7 @@ func TestForged(t *testing.T) {
 			if got := b.get("/get/a"); got.Body != "true" || got.Status != 200 {
 				t.Errorf("%s: %v", why, got)
 			}
-			// An id that a client has brought is never adopted.
+			// An id that a client has made up is never adopted.
 			if b.get("/set/x/1"); b.cookie == cookie {
 				t.Errorf("%s: the session has the client's id", why)
 			}
@@ -302,7 +302,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A session that a request has ended isn't brought back by a request that had begun before.
+// A session that one request has ended isn't restored by another request that had begun before.
 func TestNotBroughtBack(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	options := session.Options{Store: new(session.Memory)}
@@ -359,8 +359,8 @@ func (s *steppedStore) Delete(c *filo.Ctx, id string) error {
 	return s.Store.Delete(c, id)
 }
 
-// If one request renews a session and another ends it, the session ends, whichever request begins first, and between whatever steps of the
-// first the other one runs.
+// If one request renews a session and another request ends it, the session ends. It doesn't matter which request begins first, or between
+// which steps of the first request the second one runs.
 func TestRenewedAndEnded(t *testing.T) {
 	for _, test := range []struct{ first, second string }{{"/renew", "/destroy"}, {"/destroy", "/renew"}, {"/destroyset", "/renew"}, {"/renew", "/destroyset"}} {
 		ran := true
@@ -394,7 +394,7 @@ func TestRenewedAndEnded(t *testing.T) {
 	}
 }
 
-// No value is lost that a request sets while another request renews the session, and only one session is left.
+// If a request sets a value while another request renews the session, the value isn't lost, and only one session is left.
 func TestRenewedAndChanged(t *testing.T) {
 	ran := true
 	for k := 1; ran; k++ {
@@ -426,7 +426,7 @@ func TestRenewedAndChanged(t *testing.T) {
 	}
 }
 
-// If two clients with the same session log in at once, each gets a session of its own, without the other's values.
+// If two clients with the same session log in at once, each gets a session of its own, without the other client's values.
 func TestRenewedTwice(t *testing.T) {
 	ran := true
 	for k := 1; ran; k++ {
@@ -463,7 +463,7 @@ func TestRenewedTwice(t *testing.T) {
 	}
 }
 
-// A browser that logs out before it has got the renewed session's cookie is logged out all the same.
+// A browser that logs out before it has received the renewed session's cookie is logged out nevertheless.
 func TestEndedByOldCookie(t *testing.T) {
 	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/set/a/1")
@@ -481,7 +481,7 @@ func TestEndedByOldCookie(t *testing.T) {
 	}
 }
 
-// forgetful is a store in memory that a test can make forget the record that was loaded last, as if there were no room left.
+// forgetful is a store in memory. A test can make it drop the record that was loaded last, as if there were no room left.
 type forgetful struct {
 	session.Memory
 	last string
@@ -492,8 +492,8 @@ func (s *forgetful) Load(c *filo.Ctx, id string) (session.Record, error) {
 	return s.Memory.Load(c, id)
 }
 
-// If the store forgets a visitor's session while a request runs, neither the values that the request sets nor a login are lost. But the
-// session of a user who has logged in is over when it is gone, since another request may have ended it.
+// If the store drops a visitor's session while a request runs, neither the values that the request sets nor a login are lost. But if the
+// session of a logged-in user is missing, it has ended, since another request may have ended it.
 func TestForgotten(t *testing.T) {
 	for _, test := range []struct {
 		why, before, request, want string
@@ -527,8 +527,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// Of two session middlewares, one inside of the other, each has a session of its own. Inside of the inner one, Get returns its session;
-// around it, before and after, Get returns the outer one's.
+// Two nested session middlewares have a session each. Inside of the inner middleware, Get returns the inner session; between the two
+// middlewares, Get returns the outer session.
 func TestNested(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		inner := options
@@ -585,7 +585,7 @@ func TestNested(t *testing.T) {
 	})
 }
 
-// An answer isn't stored either if an outer session has yet to be saved.
+// A cache doesn't store an answer if an outer session has yet to be saved.
 func TestNestedCache(t *testing.T) {
 	options := session.Options{Keys: [][]byte{sessionSecret}}
 	inner := options
@@ -613,7 +613,7 @@ func TestNestedCache(t *testing.T) {
 	}
 }
 
-// A value that is set after the head was sent is saved only if the client already has the session's id, and otherwise logged.
+// A value that is set after the head was sent is saved only if the client already has the session's id. Otherwise the loss is logged.
 func TestLate(t *testing.T) {
 	b := newBrowser(t, session.Options{Store: new(session.Memory)})
 	b.get("/late")
@@ -646,8 +646,8 @@ func TestDestroyedLate(t *testing.T) {
 	})
 }
 
-// The heads of a parked stream and of an upgrade have the cookie of a renewed session. A handler that takes the connection over without a
-// head can't give the client a cookie, so the session isn't renewed, which is logged.
+// The heads of a parked stream and of an upgrade have the cookie of a renewed session. A handler that takes the connection over without
+// sending a head can't give the client a cookie, so the session isn't renewed, and this is logged.
 func TestTakenOver(t *testing.T) {
 	eachStore(t, func(t *testing.T, options session.Options) {
 		for path, sends := range map[string]bool{"/parkstream": true, "/park": true, "/upgrade": true, "/hijack": false} {
@@ -685,7 +685,7 @@ func TestTakenOver(t *testing.T) {
 			if sends != (cookie != "") || sends == strings.Contains(log.String(), "setting a session's cookie") {
 				t.Errorf("%s: the cookie is %q, logged: %q", path, cookie, log.String())
 			}
-			want := "1false" // the session before, which is still good for something
+			want := "1false" // the old session, which is still valid
 			if sends {
 				b.cookie, want = cookie, "annfalse"
 			}
@@ -757,7 +757,7 @@ func TestInAdaptor(t *testing.T) {
 	})
 }
 
-// An answer with a session's cookie is private, whatever the handler says to caches, including those of a CDN.
+// An answer with a session's cookie is private, whatever directives the handler has set for caches, including those of a CDN.
 func TestPrivate(t *testing.T) {
 	for says, want := range map[string]string{
 		"":                        "private",

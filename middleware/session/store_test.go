@@ -41,7 +41,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// The store takes no more memory than it may, and saves no record over a record of another version.
+// The store doesn't exceed its memory limit, and doesn't overwrite a record that has another version.
 func TestMemory(t *testing.T) {
 	store := &session.Memory{MaxBytes: 1000}
 	expires := time.Now().Add(time.Hour)
@@ -66,8 +66,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Sessions of visitors who never come back don't displace sessions of visitors who do. Neither displace sessions of users who have logged
-// in.
+// Sessions of visitors who never come back don't displace sessions of visitors who do. Neither kind displaces sessions of users who have
+// logged in.
 func TestMemoryFlood(t *testing.T) {
 	options := session.Options{Store: &session.Memory{MaxBytes: 100_000}}
 	s := servertest.New(t, session.New(options)(sessionHandler))
@@ -106,14 +106,14 @@ func TestMemoryFlood(t *testing.T) {
 	if n := left(loggedIn) + left(after); n != 60 {
 		t.Errorf("of 60 who have logged in %d are left after visitors who came again", n)
 	}
-	// An anonymous visitor can't make a session count as that of a user who has logged in.
+	// An anonymous visitor can't make the store treat a session as a logged-in user's session.
 	visitors(1000, "/set/a/1", "/destroyset", "/get/a")
 	if n := left(loggedIn) + left(after); n != 60 {
 		t.Errorf("of 60 who have logged in %d are left after visitors who ended their sessions", n)
 	}
 }
 
-// A cookie that wasn't sealed here gives no session.
+// A cookie that wasn't sealed with these keys gives no session.
 func FuzzCookie(f *testing.F) {
 	f.Add("AAAA")
 	f.Add(strings.Repeat("A", 64))

@@ -1,5 +1,5 @@
 // Command cowboyserver serves what the test suites of the web server Cowboy request, on a port of the loopback address, until its standard
-// input ends. It prints the port. internal/foreign runs it, for suites that test HTTP/1.1, HTTP/2 and WebSockets over it.
+// input ends. It prints the port. internal/foreign runs it, for suites that test HTTP/1.1, HTTP/2 and WebSockets over HTTP/2.
 package main
 
 import (
@@ -33,9 +33,9 @@ var sockets = websocket.New(websocket.Options{
 func main() {
 	server := &filo.Server{
 		Handler:      handle,
-		Name:         "Cowboy", // a test looks for it
+		Name:         "Cowboy", // a test expects this name
 		MaxBodyBytes: -1,
-		// The same as Cowboy's, which some tests wait for.
+		// The same timeout as Cowboy's, for which some tests wait.
 		ReadHeaderTimeout: 5 * time.Second,
 		HTTP2:             filo.HTTP2Options{Unencrypted: true},
 		TLSConfig:         &tls.Config{Certificates: certificates()},
@@ -111,7 +111,7 @@ func handle(c *filo.Ctx) error {
 		}
 		return c.Text(200, "")
 	case "send_message":
-		// If a test gets here by mistake, the process that has started this one says so.
+		// If a test requests this path by mistake, the parent process reports it.
 		fmt.Println("reached", c.Request.Header.Get("X-Test-Pid"))
 		return c.Text(200, "")
 	case "ws":
@@ -183,7 +183,7 @@ func respond(c *filo.Ctx, key, argument string) error {
 	case "reply4":
 		c.Response.SetBodyString("OK")
 	case "stream_reply2":
-		c.Response.Header.Set("Content-Type", "text/plain") // which Compress compresses
+		c.Response.Header.Set("Content-Type", "text/plain") // a type that Compress compresses
 		stream := c.Stream()
 		if err := stream.Flush(); err != nil || argument == "204" {
 			return err
