@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -325,7 +326,7 @@ func (c *conn) handle(s *stream) {
 	whole := false
 	defer func() {
 		if p := recover(); p != nil { // what panicked isn't a handler: filo answers their panics
-			c.listener.logger.Error("panic in a request of HTTP/3", "panic", p)
+			c.listener.logger.Error("panic in a request of HTTP/3", "panic", p, "stack", string(debug.Stack()))
 		}
 		c.end(whole)
 		s.ReleaseStreamCredit() // not earlier: a handler may go on when its client has left

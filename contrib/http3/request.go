@@ -57,9 +57,7 @@ type request struct {
 	trailer field.List
 
 	reading, writing pace.Pace
-
-	mu                    sync.Mutex // held while a deadline is set
-	readUntil, writeUntil time.Time  // what the handler has set; guarded by mu
+	reads, writes    deadline
 }
 
 // buffers are what a request is decoded and its answer encoded with.
@@ -81,15 +79,21 @@ var pool = sync.Pool{New: func() any {
 
 // serve answers the request of a stream. It reports false if the answer isn't whole, such as when the client has cancelled the request.
 func (c *conn) serve(s *stream) (whole bool) {
-	r := &request{buffers: pool.Get().(*buffers), conn: c, stream: s}
+	r := &request{
+		buffers: pool.Get().(*buffers), conn: c, stream: s,
+		reads:  deadline{clock: &c.listener.clock, set: s.SetReadDeadline},
+		writes: deadline{clock: &c.listener.clock, set: s.SetWriteDeadline},
+	}
 	defer func() {
+		r.reads.stop()
+		r.writes.stop()
 		if !whole { // also after a panic
 			c.fail(s, r.failed)
 		}
 	}()
 	r.in.Reset(untilNow{s})
 	if limit := c.listener.limits.ReadHeaderTimeout; limit > 0 {
-		s.SetReadDeadline(time.Now().Add(limit))
+		r.reads.setNow(time.Now().Add(limit))
 	}
 	r.failed = r.readHead()
 	if <-c.heads; r.failed != nil {
@@ -212,7 +216,7 @@ func (r *request) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 
 // isOver reports whether the client has ended the request behind its head.
 func (r *request) isOver() bool {
-	r.stream.SetReadDeadline(clock.Past) // until Read sets another one
+	r.reads.setNow(clock.Past)
 	_, err := r.in.Peek(1)
 	return err == io.EOF
 }
@@ -227,7 +231,7 @@ func (r *request) Read(p []byte) (int, error) {
 	}
 	l := r.conn.listener
 	since := l.clock.Exact()
-	r.setDeadline(r.stream.SetReadDeadline, &r.readUntil, r.reading.Deadline(since, l.reading), since)
+	r.reads.begin(r.reading.Deadline(since, l.reading), since)
 	n, err := r.readContent(p)
 	r.reading.Add(l.reading, n, l.clock.Exact().Sub(since))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -325,19 +329,6 @@ func (r *request) Trailer() iter.Seq2[string, string] {
 	}
 }
 
-// setDeadline sets the earlier one of two deadlines: what the handler has set, and the moment due. Either may be none.
-func (r *request) setDeadline(set func(time.Time) error, until *time.Time, due, now clock.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := *until
-	if due != 0 {
-		if limit := time.Now().Add(due.Sub(now)); at.IsZero() || limit.Before(at) {
-			at = limit
-		}
-	}
-	set(at)
-}
-
 // WriteHead implements hooks.Transport.
 func (r *request) WriteHead(h hooks.Head) {
 	r.add(":status", strconv.Itoa(h.Status))
@@ -414,38 +405,27 @@ func (r *request) send(p []byte) (written int, err error) {
 	l := r.conn.listener
 	for written < len(p) && r.failed == nil {
 		since := l.clock.Exact()
-		r.setDeadline(r.stream.SetWriteDeadline, &r.writeUntil, r.writing.Deadline(since, l.writing), since)
+		r.writes.begin(r.writing.Deadline(since, l.writing), since)
 		n, err := r.stream.Write(p[written:])
 		written += n
 		r.writing.Add(l.writing, n, l.clock.Exact().Sub(since))
-		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) || r.writing.UsedUp(l.writing) || r.isPastUntil()) {
+		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) || r.writing.UsedUp(l.writing) || r.writes.isPastUntil()) {
 			r.failed = err
 		}
 	}
 	return written, r.failed
 }
 
-// isPastUntil reports whether the deadline that the handler has set for writing has passed.
-func (r *request) isPastUntil() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.writeUntil.IsZero() && !time.Now().Before(r.writeUntil)
-}
-
 // SetReadDeadline implements hooks.Transport.
 func (r *request) SetReadDeadline(at time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.readUntil = at
-	return r.stream.SetReadDeadline(at)
+	r.reads.setUntil(at)
+	return nil
 }
 
 // SetWriteDeadline implements hooks.Transport.
 func (r *request) SetWriteDeadline(at time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.writeUntil = at
-	return r.stream.SetWriteDeadline(at)
+	r.writes.setUntil(at)
+	return nil
 }
 
 // Major implements hooks.Transport.
