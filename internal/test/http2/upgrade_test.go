@@ -389,13 +389,13 @@ func TestExtendedConnectSlow(t *testing.T) {
 		wantStatus(t, other, 200)
 
 		// Unread bytes fill the stream's window, and not the connection's.
-		held.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		held.SetWriteDeadline(time.Now().Add(time.Second)) // long enough for the window
 		sent, err := held.Write(make([]byte, 1<<20))
 		if err == nil || sent != 65535 {
 			t.Errorf("%d bytes were taken, %v", sent, err)
 		}
 		// Bytes that the client doesn't read wait in the stream, and so does their writer.
-		conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
 		if n, err := conn.Write(make([]byte, 1<<20)); n < 65535 || n > 128<<10 || !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
 			t.Errorf("%d bytes were written, %v", n, err)
 		}

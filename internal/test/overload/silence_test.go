@@ -24,7 +24,7 @@ const (
 	silenceShort = silenceTime / 10       // pauses that are too short for a sweep to find the time over
 	silenceRate  = 500                    // MinTransferRate: for the bytes that the clients move at the beginning, this rate allows minutes
 	silenceWait  = 20 * time.Second       // until a test gives up: far more than silence may last, and far less than those minutes
-	silenceSlow  = 800 * time.Millisecond // ReadTimeout and WriteTimeout in tests whose clients must not be cut off
+	silenceSlow  = 3 * time.Second        // ReadTimeout and WriteTimeout in tests whose clients must not be cut off
 )
 
 // silenceAnswer is far more than the buffers between a server and its client hold. Nobody writes to it, so it takes no memory.
@@ -250,7 +250,7 @@ func silenceStreamEnds(c *filotest.RawHTTP2, path string, pause time.Duration, e
 // A client that is slow, but faster than MinTransferRate and never silent for the time-out, is served however long it takes.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
-	const tick, piece, pieces = 40 * time.Millisecond, 200, 45 // 1.8 s at 5 KB a second
+	const tick, piece, pieces = 40 * time.Millisecond, 200, 165 // 6.6 s at 5 KB a second
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, secure := range []bool{false, true} {
