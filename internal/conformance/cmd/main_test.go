@@ -81,7 +81,7 @@ func TestNetHTTP(t *testing.T) {
 		t.Run(strings.Join(test.c.only, ","), func(t *testing.T) {
 			t.Parallel()
 			c := test.c
-			c.options.Timeout, c.options.Abrupt = 2*time.Second, true
+			c.options.Timeout, c.options.Abrupt = time.Minute, true
 			start(t, &c, func(ln net.Listener) error { return c.serveListener(ln, "net/http") })
 			broken, text := runOn(t, &c)
 			if test.breaks != (broken > 0) {
@@ -114,7 +114,7 @@ func TestLacking(t *testing.T) {
 			}))
 		}
 	}
-	c := &config{only: []string{"Expect", "origin-form/root", "origin-form/query"}, options: conformance.Options{Timeout: 2 * time.Second, Abrupt: true}}
+	c := &config{only: []string{"Expect", "origin-form/root", "origin-form/query"}, options: conformance.Options{Timeout: time.Minute, Abrupt: true}}
 	start(t, c, without("/echo", "/"))
 	_, text := runOn(t, c)
 	for _, want := range []string{
