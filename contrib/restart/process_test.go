@@ -110,7 +110,7 @@ func runProgram(ctx context.Context, addresses []string) error {
 	}
 	probes := health.New()
 	s := &filo.Server{
-		Logger: logger, IdleGrace: time.Second, HTTP2: filo.HTTP2Options{Unencrypted: true}, TLSConfig: certificate(),
+		Logger: logger, IdleGrace: 5 * time.Second, HTTP2: filo.HTTP2Options{Unencrypted: true}, TLSConfig: certificate(),
 		Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/readyz" {
 				return probes.Ready(c)

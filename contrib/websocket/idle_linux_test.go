@@ -77,8 +77,16 @@ func TestIdleMemory(t *testing.T) {
 	startIdle(t, address, 20) // what the server needs once
 	goroutines, heap, resident := settled()
 	startIdle(t, address, n)
-	goroutinesNow, heapNow, residentNow := settled()
-	perHeap, perResident := float64(heapNow-heap)/float64(n), float64(residentNow-resident)/float64(n)
+	var goroutinesNow int
+	var perHeap, perResident float64
+	for end := time.Now().Add(testTimeout); ; { // on a busy machine there are workers whose time isn't over yet
+		var heapNow, residentNow int64
+		goroutinesNow, heapNow, residentNow = settled()
+		perHeap, perResident = float64(heapNow-heap)/float64(n), float64(residentNow-resident)/float64(n)
+		if goroutinesNow-goroutines <= 20 && perHeap <= 2048 && perResident <= 2048 || time.Now().After(end) || n != 9000 && goroutinesNow-goroutines <= 20 && perHeap <= 2048 {
+			break
+		}
+	}
 	t.Logf("%d idle WebSockets: %.0f bytes of heap and %.0f bytes resident each, %d goroutines more", n, perHeap, perResident, goroutinesNow-goroutines)
 	if more := goroutinesNow - goroutines; more > 20 {
 		t.Errorf("%d goroutines for %d connections", more, n)
