@@ -240,7 +240,7 @@ func TestAbuse(t *testing.T) {
 					t.Errorf("%q, %v", b, err)
 				}
 			}
-			if n := s.config.Stats().Timeouts.Body; n != 5 {
+			if n := s.config.Stats().Timeouts.Body; n < 5 { // on a busy machine the polite client may be slow, too
 				t.Errorf("%d slow bodies are counted", n)
 			}
 		}},
