@@ -351,7 +351,7 @@ func (l *lifeFirst) Accept() (net.Conn, error) {
 
 // lifeLateServer returns a server that calls RemoteAddr of a connection before it registers the connection.
 func lifeLateServer(h Handler) *Server {
-	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
+	return &Server{Handler: h, MaxConnsPerIP: 9, ReadHeaderTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // A connection that was accepted before a shutdown, and is registered late, is still subject to the time-outs: a client that sends its

@@ -60,7 +60,7 @@ func TestLastReadIsNotWoken(t *testing.T) {
 		t.Fatal(err)
 	}
 	io.Copy(io.Discard, response.Body)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), lifeBound)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Fatal(err)

@@ -63,11 +63,11 @@ func TestOneListenerForAllLoops(t *testing.T) {
 		}
 	}
 	listener.Close()
-	if _, body, err := ask(); err == nil {
-		t.Errorf("got %q from a listener that is closed", body)
-	}
 	if err := <-served; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve returned %v", err)
+	}
+	if _, body, err := ask(); err == nil {
+		t.Errorf("got %q from a listener that is closed", body)
 	}
 	s.Close()
 }

@@ -484,7 +484,8 @@ func TestCarriedAdmission(t *testing.T) {
 		if got := f.ask(t, "POST", "/inline", "body"); !got.isRefusal() {
 			t.Errorf("an inline handler that waits for its body: %v", got.Response)
 		}
-		if st := s.Stats(); st.WorkersRunning != 2 || st.RequestsRefused != 2 || st.Refusals != (filo.Refusals{QueueFull: 1, Concurrency: 1}) {
+		eventually(t, "the ends of those who were answered", func() bool { return s.Stats().WorkersRunning == 2 })
+		if st := s.Stats(); st.RequestsRefused != 2 || st.Refusals != (filo.Refusals{QueueFull: 1, Concurrency: 1}) {
 			t.Errorf("%+v", st)
 		}
 		close(holds.release)

@@ -121,7 +121,7 @@ func TestHTTP2CloseEndsRead(t *testing.T) {
 	body, more := io.Pipe()
 	defer more.Close()
 	go more.Write([]byte("a"))
-	client.Timeout = 10 * time.Second
+	client.Timeout = time.Minute
 	response, err := client.Post(url, "text/plain", body)
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func TestRaw(t *testing.T) {
 func TestDial(t *testing.T) {
 	s := servertest.New(t, hello)
 	c := s.Dial(t)
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	status := make([]byte, len("HTTP/1.1 200 OK"))
 	if _, err := io.ReadFull(c, status); err != nil || string(status) != "HTTP/1.1 200 OK" {

@@ -2,6 +2,7 @@ package http3filo_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -25,37 +26,72 @@ import (
 )
 
 // polite sends requests by a connection of its own until the function that it returns is called, which reports how many were answered. Each
-// must be answered, whatever others do.
+// must be answered, whatever others do. Only a request that takes a large part of the server's time-outs, because the machine is busy, may
+// fail, and is followed by another one.
 func (s *server) polite(t testing.TB) (stop func() int) {
-	client, quit, done := s.client(t), make(chan struct{}), make(chan int)
-	s.ask(t, client, "GET", "/text", "") // it is there first
+	client, quit, first, done := s.client(t), make(chan struct{}), make(chan struct{}), make(chan int)
+	slow := cmp.Or(s.config.ReadTimeout, 2*filotest.Bound) / 2
 	go func() {
-		n := 0
-		defer func() { done <- n }()
-		for {
+		n, answered, last, begin := 0, time.Now(), time.Now(), time.Now()
+		defer func() { done <- max(n-1, 0) }()
+		for ; ; last, begin = begin, time.Now() {
+			err := s.politely(client)
+			switch {
+			case err == nil:
+				if n++; n == 1 {
+					close(first)
+				}
+				answered = time.Now()
+			case time.Since(last) < slow || time.Since(answered) > 3*filotest.Bound: // since the request before: a pause may have ended the connection
+				t.Errorf("the polite client's request %d: %v", n, err)
+				return
+			}
+			if n < 2 {
+				continue
+			}
 			select {
 			case <-quit:
 				return
 			default:
 			}
-			r, err := s.try(client, "POST", "/echo", "polite")
-			if err != nil {
-				t.Errorf("the polite client's request %d: %v", n, err)
-				return
-			}
-			b, err := io.ReadAll(r.Body)
-			r.Body.Close()
-			if err != nil || string(b) != "polite" {
-				t.Errorf("the polite client's answer %d: %s %q, %v", n, r.Status, b, err)
-				return
-			}
-			n++
 		}
 	}()
+	select {
+	case <-first: // it is there before the attackers
+	case <-done:
+		t.FailNow()
+	}
 	return func() int {
 		close(quit)
 		return <-done
 	}
+}
+
+// politely sends one of the polite client's requests.
+func (s *server) politely(client *http.Client) error {
+	r, err := s.try(client, "POST", "/echo", "polite")
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || string(b) != "polite" {
+		return fmt.Errorf("%s %q, %v", r.Status, b, err)
+	}
+	return nil
+}
+
+// halfHeads opens requests whose heads don't end, as far as the server lets the connection.
+func halfHeads(q *quic.Conn) (heads []*quic.Stream) {
+	for len(heads) < 24 {
+		stream, err := q.OpenStreamSync(q.Context())
+		if err != nil {
+			break
+		}
+		stream.Write(head("GET", "/text")[:5])
+		heads = append(heads, stream)
+	}
+	return heads
 }
 
 // entered gets a value when the handler of /wait runs.
@@ -75,9 +111,9 @@ func abused() *filo.Server {
 	}
 }
 
-// impatient gives the server short time-outs, for attacks that take time.
+// impatient gives the server short time-outs, for attacks that take time. Handshakes have ReadHeaderTimeout, too.
 func impatient(s *filo.Server) {
-	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 2*time.Second, time.Second, time.Second, 4*time.Second
+	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 4*time.Second, time.Second, time.Second, 4*time.Second
 }
 
 // code returns the code with which the server has ended a connection, 0 if it hasn't by an error of HTTP/3.
@@ -159,9 +195,7 @@ func TestAbuse(t *testing.T) {
 		}},
 		{"heads that don't end", impatient, func(t *testing.T, s *server) {
 			q := s.raw(t, &quic.Config{KeepAlivePeriod: 50 * time.Millisecond})
-			for range 24 {
-				open(t, q, head("GET", "/text")[:5])
-			}
+			halfHeads(q)
 			awaitEnd(t, q, 0x100)
 		}},
 		{"heads that don't end behind a request", impatient, func(t *testing.T, s *server) {
@@ -169,16 +203,14 @@ func TestAbuse(t *testing.T) {
 			stream := open(t, q, head("GET", "/text"))
 			stream.Close()
 			io.ReadAll(stream)
-			for range 24 {
-				open(t, q, head("GET", "/text")[:5])
-			}
+			halfHeads(q)
 			awaitEnd(t, q, 0x100)
 		}},
 		{"heads that don't end beside a running request", impatient, func(t *testing.T, s *server) {
 			q := s.raw(t, nil)
 			open(t, q, head("GET", "/wait")).Close()
 			filotest.Recv(t, entered, "the handler")
-			for range 3 {
+			for range 2 {
 				var heads []*quic.Stream
 				for range 16 {
 					heads = append(heads, open(t, q, head("GET", "/text")[:5]))
@@ -208,7 +240,7 @@ func TestAbuse(t *testing.T) {
 					t.Errorf("%q, %v", b, err)
 				}
 			}
-			if n := s.config.Stats().Timeouts.Body; n != 5 {
+			if n := s.config.Stats().Timeouts.Body; n < 5 { // on a busy machine the polite client may be slow, too
 				t.Errorf("%d slow bodies are counted", n)
 			}
 		}},
@@ -272,20 +304,20 @@ func TestAbuse(t *testing.T) {
 				return err == nil
 			})
 		}},
-		{"connections over MaxConns", func(c *filo.Server) { c.MaxConns, c.IdleTimeout, c.ReadHeaderTimeout = 20, time.Minute, time.Minute }, func(t *testing.T, s *server) {
+		{"connections over MaxConns", func(c *filo.Server) { c.MaxConns, c.IdleTimeout, c.ReadHeaderTimeout = 20, time.Hour, time.Hour }, func(t *testing.T, s *server) {
 			var idle []*quic.Conn
 			for range 60 {
 				idle = append(idle, s.raw(t, nil)) // idle ones make room
 			}
-			open := 0
-			for _, q := range idle {
-				if q.Context().Err() == nil {
-					open++
+			filotest.Await(t, "the ends of connections", func() bool {
+				open := 0
+				for _, q := range idle {
+					if q.Context().Err() == nil {
+						open++
+					}
 				}
-			}
-			if open > 20+16 {
-				t.Errorf("%d connections are open", open)
-			}
+				return open <= 20+16
+			})
 		}},
 		{"handshakes at once", nil, func(t *testing.T, s *server) {
 			var wait sync.WaitGroup
@@ -335,7 +367,7 @@ func TestRetry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := transport.Dial(t.Context(), address, config, nil)
+		q, err := transport.Dial(t.Context(), address, config, patient(nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,6 +414,8 @@ func TestMaxRequestsPerConn(t *testing.T) {
 
 // A handler's own deadlines hold, and a slow client that takes something all the time gets its whole answer.
 func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	const writeTimeout = 4 * time.Second
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		if c.Path() == "/deadline" {
 			c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
@@ -389,7 +423,7 @@ func TestDeadlines(t *testing.T) {
 			return err
 		}
 		return answers(c)
-	}, WriteTimeout: 500 * time.Millisecond, MinTransferRate: 1000}, nil)
+	}, WriteTimeout: writeTimeout, MinTransferRate: 1000}, nil)
 	q := s.raw(t, &quic.Config{InitialStreamReceiveWindow: 16 << 10, MaxStreamReceiveWindow: 16 << 10})
 	stream := open(t, q, head("POST", "/deadline", "content-length", "10"))
 	if b, err := io.ReadAll(stream); err != nil || !bytes.Contains(b, []byte("too slowly")) {
@@ -398,7 +432,7 @@ func TestDeadlines(t *testing.T) {
 	stream = open(t, q, head("GET", "/large"))
 	stream.Close()
 	total, begin := 0, time.Now()
-	for b := make([]byte, 50_000); ; time.Sleep(100 * time.Millisecond) { // a slow client, not a wait for something
+	for b := make([]byte, 50_000); ; time.Sleep(writeTimeout / 16) { // a slow client, not a wait for something
 		n, err := io.ReadFull(stream, b)
 		total += n
 		if err != nil {
@@ -408,7 +442,7 @@ func TestDeadlines(t *testing.T) {
 			break
 		}
 	}
-	if total < 1_000_000 || time.Since(begin) < time.Second {
+	if total < 1_000_000 || time.Since(begin) < writeTimeout {
 		t.Errorf("%d bytes in %v", total, time.Since(begin))
 	}
 }

@@ -57,7 +57,7 @@ func (s *server) client(t testing.TB, changes ...func(*tls.Config)) *http.Client
 	for _, change := range changes {
 		change(config)
 	}
-	transport := &http3.Transport{TLSClientConfig: config, QUICConfig: &quic.Config{MaxIdleTimeout: time.Minute}}
+	transport := &http3.Transport{TLSClientConfig: config, QUICConfig: patient(nil)}
 	t.Cleanup(func() { transport.Close() })
 	return &http.Client{Transport: transport, Timeout: filotest.Bound}
 }
@@ -105,12 +105,21 @@ func (s *server) raw(t testing.TB, config *quic.Config) *quic.Conn {
 	return q
 }
 
+// patient gives a client's configuration of QUIC time-outs that no busy machine reaches.
+func patient(config *quic.Config) *quic.Config {
+	if config == nil {
+		config = new(quic.Config)
+	}
+	config.HandshakeIdleTimeout, config.MaxIdleTimeout = filotest.Bound/4, 2*filotest.Bound
+	return config
+}
+
 func (s *server) dial(ctx context.Context, config *quic.Config) (*quic.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, filotest.Bound)
 	defer cancel()
 	tlsConfig := filotest.ClientTLS()
 	tlsConfig.NextProtos = []string{"h3"}
-	return quic.DialAddr(ctx, s.Addr, tlsConfig, config)
+	return quic.DialAddr(ctx, s.Addr, tlsConfig, patient(config))
 }
 
 // open opens a request's stream and sends bytes on it.

@@ -83,7 +83,7 @@ func TestCrowdedPool(t *testing.T) {
 	server := startRedis(t, false)
 	l := newLink(t, filepath.Join(server.dir, "s"))
 	var log records
-	r := redisfilo.New(l.client(t, 1), redisfilo.Options{Timeout: time.Second, Logger: log.logger()})
+	r := redisfilo.New(l.client(t, 1), redisfilo.Options{Timeout: 4 * time.Second, Logger: log.logger()})
 	poll(t, "a connection", func() bool { return r.Check(t.Context()) == nil })
 	l.slow(100 * time.Millisecond)
 	var strange atomic.Pointer[error]

@@ -19,10 +19,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -110,7 +112,7 @@ func runProgram(ctx context.Context, addresses []string) error {
 	}
 	probes := health.New()
 	s := &filo.Server{
-		Logger: logger, IdleGrace: time.Second, HTTP2: filo.HTTP2Options{Unencrypted: true}, TLSConfig: certificate(),
+		Logger: logger, IdleGrace: 5 * time.Second, HTTP2: filo.HTTP2Options{Unencrypted: true}, TLSConfig: certificate(),
 		Handler: func(c *filo.Ctx) error {
 			if c.Path() == "/readyz" {
 				return probes.Ready(c)
@@ -345,10 +347,18 @@ func (p *program) signal(pid int, signal syscall.Signal) {
 	}
 }
 
-// freeAddress returns a TCP address that nobody listens on.
+// freeAddresses counts the calls of freeAddress.
+var freeAddresses atomic.Int32
+
+// freeAddress returns a TCP address that nobody listens on. On Linux, where all of 127.0.0.0/8 is the loopback device, each has an IP address of
+// its own: no other program on the machine is given that port before the test's program listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ip := "127.0.0.1"
+	if pid := os.Getpid(); runtime.GOOS == "linux" {
+		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freeAddresses.Add(1)%250)
+	}
+	listener, err := net.Listen("tcp", ip+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -27,10 +29,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// free returns an address on which no process listens.
+// freeAddresses counts the calls of free.
+var freeAddresses atomic.Int32
+
+// free returns an address on which no process listens. On Linux, where all of 127.0.0.0/8 is the loopback device, each address has an IP address of its own, so that
+// no other program on the machine is given that port before the test's program listens.
 func free(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	ip := "127.0.0.1"
+	if pid := os.Getpid(); runtime.GOOS == "linux" {
+		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freeAddresses.Add(1)%250)
+	}
+	listener, err := net.Listen("tcp", ip+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

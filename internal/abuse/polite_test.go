@@ -22,14 +22,22 @@ func measure(t *testing.T, dial func() (net.Conn, error), done <-chan struct{}) 
 		t.Fatal(err)
 	}
 	defer p.Stop()
-	phase := p.Begin()
+	return phaseUntil(t, p, done).Figure()
+}
+
+// phaseUntil returns the client's first phase, which has all requests but that of StartClient itself. It ends when done is closed.
+func phaseUntil(t *testing.T, p *Polite, done <-chan struct{}) *Phase {
+	t.Helper()
+	p.mu.Lock()
+	phase := p.phase
+	p.mu.Unlock()
 	select {
 	case <-done:
 	case <-time.After(bound):
 		t.Error("what the test waits for hasn't happened")
 	}
 	p.Begin()
-	return phase.Figure()
+	return phase
 }
 
 // after returns a handler that calls h with the number of each request, and a channel that is closed at the n-th request.
@@ -132,10 +140,21 @@ func TestPoliteStall(t *testing.T) {
 	})
 	l := newListening(t)
 	serveSite(t, l, h)
-	f := measure(t, l.dial, done)
-	// Half of the 600 requests that were due during the stall have waited for at least half of the stall.
-	if f.Errors != 0 || f.Max < stall*9/10 || f.P50 < stall/10 {
-		t.Errorf("%+v", f)
+	p, err := StartClient(HTTP2, l.dial, politeRate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stop()
+	phase := phaseUntil(t, p, done)
+	f, slow := phase.Figure(), 0
+	for _, took := range phase.times {
+		if took >= stall/10 {
+			slow++
+		}
+	}
+	// Most of the 600 requests that were due during the stall have waited for at least a tenth of it. How many came later depends on the machine.
+	if f.Errors != 0 || f.Max < stall*9/10 || slow < 500 {
+		t.Errorf("%+v, and %d were slow", f, slow)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // sentPlainly has, for each attack over HTTP/1.1 or on handshakes, a regular expression for the beginning of the sent bytes, and their
@@ -140,14 +139,7 @@ func TestPlainPolite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			phase := p.Begin()
-			select {
-			case <-done:
-			case <-time.After(bound):
-				t.Error("too few requests")
-			}
-			p.Begin()
-			f := phase.Figure()
+			f := phaseUntil(t, p, done).Figure()
 			p.Stop()
 			if f.Answers < 100 || f.Busy < 15 || f.Errors < 15 || f.Answers < 4*f.Busy || fmt.Sprint(f.First) != `the answer is 503 ""` {
 				t.Errorf("%+v", f)

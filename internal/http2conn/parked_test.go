@@ -77,7 +77,7 @@ func TestParkedStreamRests(t *testing.T) {
 					if want {
 						select {
 						case <-owner.served:
-						case <-time.After(10 * time.Second):
+						case <-time.After(time.Minute):
 							t.Errorf("sends %t: nobody serves the stream", sends)
 						}
 						happen() // Rest returns false because of it

@@ -126,9 +126,9 @@ func TestLeadersRest(t *testing.T) {
 				return
 			}
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(time.Minute))
 			random, answer := rand.New(rand.NewPCG(uint64(i), 0)), make([]byte, 3)
 			for range requests {
+				c.SetDeadline(time.Now().Add(time.Minute))
 				io.WriteString(c, "abc")
 				if _, err := io.ReadFull(c, answer); err != nil || string(answer) != "abc" {
 					t.Errorf("got %q, %v", answer, err)

@@ -143,9 +143,9 @@ func TestPolledSockets(t *testing.T) {
 		}
 		group.Go(func() {
 			defer client.Close()
-			client.SetDeadline(time.Now().Add(time.Minute))
 			random := rand.New(rand.NewPCG(uint64(i), 0))
 			for range rounds {
+				client.SetDeadline(time.Now().Add(time.Minute))
 				var both sync.WaitGroup
 				both.Go(func() {
 					for left := size; left > 0; {

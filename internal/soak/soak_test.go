@@ -103,7 +103,7 @@ func TestSoakFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := little(t, quick)
-			c.settling = time.Second
+			c.settling = 3 * time.Second
 			var calls atomic.Uint64
 			c.wrap = func(next filo.Handler) filo.Handler {
 				return func(ctx *filo.Ctx) error {

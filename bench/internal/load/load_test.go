@@ -159,7 +159,7 @@ func TestOpenRefusals(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	j.Refusals = false
-	if _, err := Open(t.Context(), j); err == nil || !strings.Contains(err.Error(), "503") {
+	if _, err := openCalm(t, j); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("refusals that may not be: %v", err)
 	}
 }

@@ -63,7 +63,7 @@ func newExecutor(t *testing.T) *Executor {
 		t.Fatal(err)
 	}
 	return &Executor{
-		Runner: &measure.Runner{Files: files, Warmup: 20 * time.Millisecond, MaxLateness: time.Second, Patience: time.Minute},
+		Runner: &measure.Runner{Files: files, Warmup: 20 * time.Millisecond, MaxLateness: time.Minute, Patience: time.Minute},
 		Peers:  peers, Store: store, Log: t.Output(), checked: map[string]bool{},
 	}
 }

@@ -25,7 +25,7 @@ func TestTree(t *testing.T) {
 		}
 		cmd.Wait()
 	}()
-	for deadline := time.Now().Add(10 * time.Second); len(pids) < 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(pids) < 2 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pids = Tree(cmd.Process.Pid)
 	}
 	if len(pids) != 2 || pids[0] != cmd.Process.Pid {

@@ -14,7 +14,7 @@ import (
 // withSteps calls f with short steps and, as long as f fails, with longer ones. On a busy machine, several short steps may pass before a server
 // notices that a connection was closed.
 func withSteps(f func(step time.Duration) error) (err error) {
-	for step := 20 * time.Millisecond; step < time.Second; step *= 4 {
+	for step := 20 * time.Millisecond; step < 10*time.Second; step *= 4 {
 		if err = f(step); err == nil {
 			return nil
 		}

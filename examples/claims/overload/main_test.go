@@ -11,15 +11,23 @@ import (
 
 // The table has a row for each server. A storm as short as this one overloads no server, so the claim doesn't hold.
 func TestCompare(t *testing.T) {
-	var out strings.Builder
-	if err := compare(t.Context(), &out, config{storm: 20 * time.Millisecond, after: 20 * time.Millisecond}, 1000); err == nil ||
-		!strings.Contains(out.String(), "FAIL: ") {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	for _, each := range contestants(nil) {
-		_, row, found := strings.Cut(out.String(), "| "+each.name+" |")
-		if cells := strings.Split(row, "|"); !found || len(cells) < 8 || strings.HasPrefix(cells[0], " 0/s") {
-			t.Errorf("%s has no row, or has answered nothing:\n%s", each.name, &out)
+	for storm := 20 * time.Millisecond; ; storm *= 2 {
+		var out strings.Builder
+		if err := compare(t.Context(), &out, config{storm: storm, after: storm}, 1000); err == nil || !strings.Contains(out.String(), "FAIL: ") {
+			t.Fatalf("%v\n%s", err, &out)
+		}
+		var silent []string
+		for _, each := range contestants(nil) {
+			_, row, found := strings.Cut(out.String(), "| "+each.name+" |")
+			if cells := strings.Split(row, "|"); !found || len(cells) < 8 || strings.HasPrefix(cells[0], " 0/s") {
+				silent = append(silent, each.name)
+			}
+		}
+		if len(silent) == 0 {
+			return
+		}
+		if storm > 100*time.Millisecond { // on a busy machine a server may answer nothing in a shorter time
+			t.Fatalf("%q have no row, or have answered nothing:\n%s", silent, &out)
 		}
 	}
 }

@@ -404,7 +404,7 @@ func (e *connEnd) test(t *testing.T, transport string, isHTTP2 bool, ended func(
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn.SetDeadline(time.Now().Add(filotest.Bound))
 	address := conn.LocalAddr().String()
 	client := conn
 	if transport != "plain" && !e.early {

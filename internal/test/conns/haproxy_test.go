@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/filohttp/filo"
@@ -49,10 +51,18 @@ func haproxy(t *testing.T, sections string) {
 	})
 }
 
-// freePort returns a TCP address at which nobody listens.
+// freePorts counts the calls of freePort.
+var freePorts atomic.Int32
+
+// freePort returns a TCP address at which nobody listens. On Linux, where all of 127.0.0.0/8 is the loopback device, each address has an IP address of its own, so that
+// no other program on the machine is given that port before HAProxy listens.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener := filotest.Listen(t, "tcp", "127.0.0.1:0")
+	ip := "127.0.0.1"
+	if pid := os.Getpid(); runtime.GOOS == "linux" {
+		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freePorts.Add(1)%250)
+	}
+	listener := filotest.Listen(t, "tcp", ip+":0")
 	defer listener.Close()
 	return listener.Addr().String()
 }

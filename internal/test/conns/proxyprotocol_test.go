@@ -47,13 +47,13 @@ const (
 )
 
 // eachProxied runs a test with both drivers.
-func eachProxied(t *testing.T, test func(t *testing.T, s *filotest.Server, log *filotest.Log)) {
+func eachProxied(t *testing.T, headerTime time.Duration, test func(t *testing.T, s *filotest.Server, log *filotest.Log)) {
 	for name, driver := range map[string]filo.Driver{"auto": filo.DriverAuto, "blocking": filo.DriverBlocking} {
 		t.Run(name, func(t *testing.T) {
 			log := new(filotest.Log)
 			test(t, filotest.Serve(t, &filo.Server{
 				Driver: driver, Handler: tellProxied, ProxyProtocol: loopback, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-				ReadHeaderTimeout: 500 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
+				ReadHeaderTimeout: headerTime, HTTP2: filo.HTTP2Options{Unencrypted: true},
 			}), log)
 		})
 	}
@@ -65,7 +65,7 @@ func TestProxyProtocol(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 	ipv6 := "PROXY TCP6 2001:db8::1 2001:db8::2 56324 443\r\n"
 	all := proxiedHeader("\x02\x00\x0bexample.com", "\x01\x00\x02h2", "\x05\x00\x02id", "\x20\x00\x0f\x05\x00\x00\x00\x00\x21\x00\x07TLSv1.3")
-	eachProxied(t, func(t *testing.T, s *filotest.Server, log *filotest.Log) {
+	eachProxied(t, filotest.Bound, func(t *testing.T, s *filotest.Server, log *filotest.Log) {
 		for name, test := range map[string]struct{ header, want string }{
 			"version 1": {proxied1, proxiedTold},
 			"version 2": {proxiedHeader(), proxiedTold},
@@ -182,7 +182,11 @@ func TestProxyProtocolRefuses(t *testing.T) {
 		"silent":       {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachProxied(t, func(t *testing.T, s *filotest.Server, log *filotest.Log) {
+			headerTime := filotest.Bound
+			if name == "slow" || name == "silent" {
+				headerTime = time.Second
+			}
+			eachProxied(t, headerTime, func(t *testing.T, s *filotest.Server, log *filotest.Log) {
 				c := s.Dial(t)
 				c.Send(test.sent)
 				if test.ends {
@@ -283,7 +287,7 @@ func TestProxyProtocolHijack(t *testing.T) {
 // A shutdown doesn't wait for PROXY headers that haven't arrived.
 func TestProxyProtocolShutdown(t *testing.T) {
 	t.Parallel()
-	eachProxied(t, func(t *testing.T, s *filotest.Server, _ *filotest.Log) {
+	eachProxied(t, filotest.Bound, func(t *testing.T, s *filotest.Server, _ *filotest.Log) {
 		silent, half := s.Dial(t), s.Dial(t)
 		half.Send(proxied1[:20])
 		filotest.Await(t, "the connections", func() bool { return s.Stats().ConnsOpen == 2 })

@@ -82,7 +82,7 @@ func serveTransport(t *testing.T, ctx context.Context, request string, h filo.Ha
 	t.Helper()
 	client, server := servertest.Pipe()
 	defer client.Close()
-	client.SetDeadline(time.Now().Add(10 * time.Second))
+	client.SetDeadline(time.Now().Add(filotest.Bound))
 	head, body, _ := strings.Cut(request, "\r\n\r\n")
 	x := &textTransport{Conn: server, hijacked: server, ctx: ctx, head: head, body: strings.NewReader(body)}
 	s := &filo.Server{Name: "-", Logger: slog.New(slog.DiscardHandler)}

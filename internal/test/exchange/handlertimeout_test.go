@@ -413,7 +413,7 @@ func TestTimeoutAndContext(t *testing.T) {
 			c.SetTimeout(time.Minute, nil)
 		case "/none":
 			c.SetDeadline(time.Now().Add(time.Minute))
-			c.SetTimeout(time.Second, nil)
+			c.SetTimeout(10*time.Second, nil)
 			c.SetTimeout(0, nil)
 		}
 		deadline, _ := c.Context().Deadline()

@@ -100,7 +100,7 @@ func TestHTTP2SeatLostBeforeHandler(t *testing.T) {
 	c.Request(id, "/stuck", true).Send()
 	filotest.Recv(t, stuck, "the handler")
 	c.Request(id+2, "/sibling", true).Send()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(filotest.Bound))
 	c.WantAnswer(id+2, "200 /sibling")
 	close(release)
 	c.SetReadDeadline(time.Now().Add(filotest.Bound))
@@ -512,7 +512,7 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 			}
 		}
 		close(proceed)
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(filotest.Bound))
 		c.WantAnswer(1, "200 ")
 		c.Open(3, 100_000).Send()
 		c.SetReadDeadline(time.Now().Add(filotest.Bound))
@@ -524,14 +524,15 @@ func TestHTTP2EndNeedsNoWindow(t *testing.T) {
 
 // If the server always holds an incomplete frame, but each frame is completed in time, ReadHeaderTimeout doesn't end the connection.
 func TestHTTP2FramesInPieces(t *testing.T) {
+	t.Parallel()
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
-		const timeout = 200 * time.Millisecond
+		const timeout = 2 * time.Second // far more than a busy machine keeps the client from sending
 		_, dial := serve(&filo.Server{ReadHeaderTimeout: timeout, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		c := dial()
 		c.Request(1, "/", true).Send()
 		c.WantAnswer(1, "200 ok")
 		id := uint32(1)
-		for begin := time.Now(); time.Since(begin) < 5*timeout/2; {
+		for begin := time.Now(); time.Since(begin) < 3*timeout/2; {
 			id += 2
 			c.Request(id, "/", true)
 			whole := c.Out.Len()
@@ -540,7 +541,7 @@ func TestHTTP2FramesInPieces(t *testing.T) {
 			c.Out.Truncate(whole + 5)
 			c.Send()
 			c.WantAnswer(id, "200 ok")
-			time.Sleep(timeout / 20) // the server waits with an incomplete frame
+			time.Sleep(timeout / 40) // the server waits with an incomplete frame
 			c.Out.Write(cut)
 		}
 	})
@@ -597,7 +598,9 @@ func TestHTTP2LargeHead(t *testing.T) {
 
 // ReadHeaderTimeout also limits the time for the preface.
 func TestHTTP2PrefaceTrickles(t *testing.T) {
-	s := filotest.Serve(t, &filo.Server{ReadHeaderTimeout: 50 * time.Millisecond, HTTP2: filo.HTTP2Options{Unencrypted: true},
+	t.Parallel()
+	// The time is long enough for the first byte, without which there would be no answer, and too short for all.
+	s := filotest.Serve(t, &filo.Server{ReadHeaderTimeout: 2 * time.Second, HTTP2: filo.HTTP2Options{Unencrypted: true},
 		Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 	c := s.Dial(t)
 	answered := make(chan struct{})
@@ -609,7 +612,7 @@ func TestHTTP2PrefaceTrickles(t *testing.T) {
 			select {
 			case <-answered:
 				return
-			case <-time.After(10 * time.Millisecond):
+			case <-time.After(200 * time.Millisecond):
 			}
 		}
 	}()

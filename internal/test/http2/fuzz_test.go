@@ -112,7 +112,7 @@ func FuzzHTTP2(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.SetDeadline(time.Now().Add(filotest.Bound))
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			if greets {

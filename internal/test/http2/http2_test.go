@@ -565,16 +565,24 @@ func TestHTTP2SlowBody(t *testing.T) {
 				t.Errorf("length %d: %d", length, response.StatusCode)
 			}
 		}
-		c.Want("POST", "/", strings.NewReader("ok"), 200, "ok")
+		// The connection goes on. A busy machine may send the head of a request long before its body.
+		filotest.Await(t, "a body that comes in time", func() bool {
+			response, text := c.Ask("POST", "/", strings.NewReader("ok"))
+			if response.StatusCode != 408 && (response.StatusCode != 200 || text != "ok") {
+				t.Fatalf("%d %q", response.StatusCode, text)
+			}
+			return response.StatusCode == 200
+		})
 	})
 }
 
 // If a client doesn't read a large answer, other streams continue, and the answer takes little of the server's memory. The server ends the
 // stream after WriteTimeout.
 func TestHTTP2SlowReader(t *testing.T) {
+	t.Parallel()
 	large := randomBytes(8 << 20)
 	filotest.EachHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.HTTP2Client)) {
-		s, c := serve(&filo.Server{WriteTimeout: 100 * time.Millisecond, Handler: route(map[string]filo.Handler{
+		s, c := serve(&filo.Server{WriteTimeout: time.Second, Handler: route(map[string]filo.Handler{
 			"/": func(c *filo.Ctx) error { return c.Text(200, "ok") },
 			"/stream": func(c *filo.Ctx) error {
 				w := c.Stream()

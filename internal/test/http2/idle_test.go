@@ -52,8 +52,8 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 		time.Sleep(700 * time.Millisecond)
 		c.Request(7, "/", true).Send()
 		c.WantAnswer(7, "200 ok")
-		p.Close()
 		begin := time.Now()
+		p.Close()
 		c.WantEnd(0)
 		if d := time.Since(begin); d < 100*time.Millisecond { // IdleTimeout begins at the end of the parked stream
 			t.Errorf("ended after %v", d)
@@ -63,16 +63,18 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 
 // If a request's head begins to arrive before IdleTimeout, the request is served.
 func TestHTTP2HeadAcrossIdleTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 3 * time.Second
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
-		_, dial := serve(&filo.Server{IdleTimeout: time.Second, ReadHeaderTimeout: 10 * time.Second, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
+		_, dial := serve(&filo.Server{IdleTimeout: timeout, ReadHeaderTimeout: filotest.Bound, Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }})
 		c := dial().Request(1, "/", true).Send()
 		c.WantAnswer(1, "200 ok")
-		time.Sleep(700 * time.Millisecond)
+		time.Sleep(timeout / 3)
 		c.Request(3, "/", true, "x", "a long field, of which the second half comes late")
 		b := append([]byte(nil), c.Out.Bytes()...)
 		c.Out.Reset()
 		c.Conn.Write(b[:20])
-		time.Sleep(800 * time.Millisecond)
+		time.Sleep(timeout * 5 / 6)
 		c.Conn.Write(b[20:])
 		c.WantAnswer(3, "200 ok")
 	})

@@ -390,13 +390,13 @@ func TestExtendedConnectSlow(t *testing.T) {
 		wantStatus(t, other, 200)
 
 		// Bytes that the server hasn't read use up the stream's window, but not the connection's.
-		held.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		held.SetWriteDeadline(time.Now().Add(time.Second)) // long enough for the window
 		sent, err := held.Write(make([]byte, 1<<20))
 		if err == nil || sent != 65535 {
 			t.Errorf("%d bytes were taken, %v", sent, err)
 		}
 		// If the client doesn't read, some bytes wait in the stream, and Write waits until its deadline.
-		conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
 		if n, err := conn.Write(make([]byte, 1<<20)); n < 65535 || n > 128<<10 || !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {
 			t.Errorf("%d bytes were written, %v", n, err)
 		}

@@ -67,14 +67,14 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 	head := fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", gatheredSize)
 	t.Run("quick enough", func(t *testing.T) {
 		t.Parallel()
-		c := gatheringServer(t, &filo.Server{ReadTimeout: 400 * time.Millisecond, MinTransferRate: 1}, body).Dial(t)
+		c := gatheringServer(t, &filo.Server{ReadTimeout: 2 * time.Second, MinTransferRate: 1}, body).Dial(t)
 		c.Send(head)
 		c.Send(string(body[:500_000]))
 		at := 500_000
 		for range 50 { // takes more than twice ReadTimeout
 			c.Send(string(body[at : at+100]))
 			at += 100
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 		c.Send(string(body[at:]))
 		c.Want(200, fmt.Sprint(gatheredSize), false)

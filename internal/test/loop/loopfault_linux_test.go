@@ -452,7 +452,8 @@ func TestDeafClientsCostNoCopies(t *testing.T) {
 				answered := s.Stats().Requests
 				return answered[2]+answered[5] >= uint64(len(clients))
 			})
-			if grown := int64(filotest.HeapInUse()) - int64(before); grown > 2*heldSize {
+			var grown int64
+			if !filotest.Try(func() bool { grown = int64(filotest.HeapInUse()) - int64(before); return grown <= 2*heldSize }) {
 				t.Errorf("%d clients cost %d KB", len(clients), grown>>10)
 			}
 			// A leader that has lost its loop occupies a place beyond Concurrency for a moment, and then the next request is refused.
@@ -886,8 +887,11 @@ func TestKeptPlaceOfALateLeader(t *testing.T) {
 		if c.Path() == "/hold" {
 			return hold(c)
 		}
-		retakes := s.Stats().Retakes
-		for end := time.Now().Add(20 * time.Millisecond); s.Stats().Retakes == retakes && time.Now().Before(end); {
+		retakes, wait := s.Stats().Retakes, 20*time.Millisecond
+		if retakes == 0 {
+			wait = filotest.Bound / 4 // the monitor of a busy machine may look late
+		}
+		for end := time.Now().Add(wait); s.Stats().Retakes == retakes && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		return quick(c)

@@ -909,7 +909,7 @@ func TestConnsWithoutDeadlines(t *testing.T) {
 					return c.Text(200, "quick")
 				}}
 				if endWith == nil {
-					config.ReadHeaderTimeout, config.IdleTimeout = time.Second, time.Second // long enough for prepare, even on a busy machine
+					config.ReadHeaderTimeout, config.IdleTimeout = 3*time.Second, 3*time.Second // long enough for prepare, even on a busy machine
 				}
 				s := filotest.Serve(t, config, timelessListener{filotest.Listen(t, "tcp", "127.0.0.1:0")})
 				c := s.Dial(t)
