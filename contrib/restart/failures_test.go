@@ -19,6 +19,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/restart"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // A program that can't serve never takes over. In each case something goes wrong in a restart while clients continuously send requests. The
@@ -90,7 +91,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel() // most of the time the cases wait for programs that aren't ready
-			address, file := freeAddress(t), filepath.Join(t.TempDir(), "program")
+			address, file := filotest.FreeAddress(t), filepath.Join(t.TempDir(), "program")
 			if err := os.Symlink(os.Args[0], file); err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // The messages of the programs on their link: see handover.go.
@@ -151,7 +153,7 @@ func TestTakesOver(t *testing.T) {
 
 // A program that sends anything but this package's messages on the link doesn't become the successor.
 func TestGarbageOnTheLink(t *testing.T) {
-	address := freeAddress(t)
+	address := filotest.FreeAddress(t)
 	p, pid := start(t, "tcp "+address)
 	p.setMode("garbage")
 	p.signal(pid, syscall.SIGUSR2)

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // If one of the two programs is killed at any moment of a restart, the other program serves, or ends and leaves the address free. No client
@@ -18,7 +20,7 @@ func TestKilledAtAnyTime(t *testing.T) {
 		for _, victim := range []string{"old", "new"} {
 			t.Run(fmt.Sprintf("%s, %v after the signal", victim, time.Duration(i)*apart), func(t *testing.T) {
 				t.Parallel()
-				address := freeAddress(t)
+				address := filotest.FreeAddress(t)
 				p, old := start(t, "tcp "+address)
 				p.signal(old, syscall.SIGUSR2)
 				time.Sleep(time.Duration(i) * apart) // each iteration kills at a different moment

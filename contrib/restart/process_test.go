@@ -19,12 +19,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -345,23 +343,4 @@ func (p *program) signal(pid int, signal syscall.Signal) {
 	if err := syscall.Kill(pid, signal); err != nil {
 		p.t.Fatal(err)
 	}
-}
-
-// freeAddresses counts the calls of freeAddress.
-var freeAddresses atomic.Int32
-
-// freeAddress returns a TCP address that nobody listens on. On Linux, where all of 127.0.0.0/8 is the loopback device, each has an IP address of
-// its own: no other program on the machine is given that port before the test's program listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ip := "127.0.0.1"
-	if pid := os.Getpid(); runtime.GOOS == "linux" {
-		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freeAddresses.Add(1)%250)
-	}
-	listener, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // client makes requests on one connection after another. It never repeats a request.
@@ -138,7 +140,7 @@ func (l *load) run(ctx context.Context, n int, pause time.Duration, ask func() f
 func TestRestartUnderLoad(t *testing.T) {
 	for _, driver := range []string{"loop", "blocking"} {
 		t.Run(driver, func(t *testing.T) {
-			plain, secure, path := freeAddress(t), freeAddress(t), filepath.Join(t.TempDir(), "socket")
+			plain, secure, path := filotest.FreeAddress(t), filotest.FreeAddress(t), filepath.Join(t.TempDir(), "socket")
 			p, pid := start(t, "tcp "+plain+";tls "+secure+";unix "+path, "FILO_DRIVER="+driver)
 			protocols := new(http.Protocols)
 			protocols.SetUnencryptedHTTP2(true)
@@ -216,7 +218,7 @@ func TestNewProgramFails(t *testing.T) {
 		"hang": {"3s", "wasn't ready after 3s"}, // not shorter, since a busy machine starts a program slowly
 	} {
 		t.Run(mode, func(t *testing.T) {
-			address := freeAddress(t)
+			address := filotest.FreeAddress(t)
 			p, pid := start(t, "tcp "+address, timeoutVariable+"="+test.timeout)
 			kept, fresh := client{network: "tcp", address: address, keeps: true}, client{network: "tcp", address: address}
 			defer kept.close()
@@ -265,7 +267,7 @@ func wantGone(t *testing.T, pid int) {
 
 // "While serve runs, Options.Signal starts a new program. While the new program starts, further such signals do nothing."
 func TestTwoSignals(t *testing.T) {
-	address := freeAddress(t)
+	address := filotest.FreeAddress(t)
 	p, pid := start(t, "tcp "+address)
 	p.setMode("slow")
 	p.signal(pid, syscall.SIGUSR2)
@@ -307,7 +309,7 @@ func TestTerminatedDuringRestart(t *testing.T) {
 
 // A program whose predecessor was killed in the middle of a restart serves nevertheless.
 func TestPredecessorVanishes(t *testing.T) {
-	address := freeAddress(t)
+	address := filotest.FreeAddress(t)
 	p, pid := start(t, "tcp "+address)
 	p.setMode("slow")
 	p.signal(pid, syscall.SIGUSR2)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/filohttp/filo/contrib/restart"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // systemd is a socket that receives the messages that programs send to systemd. Like systemd, it reads all the time, because a program that
@@ -75,7 +76,7 @@ func (s *systemd) next() string {
 // All messages come from the process that systemd considers the main one, since by default systemd ignores messages from other processes.
 func TestNotify(t *testing.T) {
 	s, variable := newSystemd(t)
-	p, pid := start(t, "tcp "+freeAddress(t), variable)
+	p, pid := start(t, "tcp "+filotest.FreeAddress(t), variable)
 	s.want(fmt.Sprintf("MAINPID=%d\nREADY=1", pid))
 	p.setMode("fail")
 	p.signal(pid, syscall.SIGUSR2)
@@ -94,7 +95,7 @@ func TestNotify(t *testing.T) {
 // Run "also sends the watchdog's messages", before a restart and after it.
 func TestWatchdog(t *testing.T) {
 	s, variable := newSystemd(t)
-	p, pid := start(t, "tcp "+freeAddress(t), variable, "WATCHDOG_USEC=20000")
+	p, pid := start(t, "tcp "+filotest.FreeAddress(t), variable, "WATCHDOG_USEC=20000")
 	beats := func() {
 		t.Helper()
 		for range 3 {
@@ -126,7 +127,7 @@ func TestSocketActivation(t *testing.T) {
 		}
 		t.Skip("systemd-socket-activate isn't installed: make deps")
 	}
-	address, other, path := freeAddress(t), freeAddress(t), filepath.Join(t.TempDir(), "socket")
+	address, other, path := filotest.FreeAddress(t), filotest.FreeAddress(t), filepath.Join(t.TempDir(), "socket")
 	p := newProgram(t)
 	p.first = exec.Command(activate, "-l", address, "-l", path, "-l", other,
 		"-E", addressesVariable, "-E", modeVariable, "-E", "FILO_DRIVER", os.Args[0])

@@ -11,11 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // patience is how long a test waits for anything.
@@ -27,25 +27,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
-}
-
-// freeAddresses counts the calls of free.
-var freeAddresses atomic.Int32
-
-// free returns an address on which no process listens. On Linux, where all of 127.0.0.0/8 is the loopback device, each address has an IP address of its own, so that
-// no other program on the machine is given that port before the test's program listens.
-func free(t *testing.T) string {
-	t.Helper()
-	ip := "127.0.0.1"
-	if pid := os.Getpid(); runtime.GOOS == "linux" {
-		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freeAddresses.Add(1)%250)
-	}
-	listener, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // get requests a URL until there is an answer, and returns the answer.
@@ -69,7 +50,7 @@ func get(t *testing.T, url string) (status int, body string) {
 
 // The program answers on the paths of the probes, and its metrics include each metric that an alert or the dashboard names.
 func TestApp(t *testing.T) {
-	addr, metrics := free(t), free(t)
+	addr, metrics := filotest.FreeAddress(t), filotest.FreeAddress(t)
 	settings := map[string]string{"ADDR": addr, "METRICS_ADDR": metrics, "REDIS_URL": "redis://127.0.0.1:1/0"}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -108,7 +89,7 @@ func TestApp(t *testing.T) {
 // If a token is set, a client without the token gets nothing from the address of the metrics, even on this machine.
 func TestToken(t *testing.T) {
 	const token = "0123456789abcdef"
-	addr, metrics := free(t), free(t)
+	addr, metrics := filotest.FreeAddress(t), filotest.FreeAddress(t)
 	settings := map[string]string{"ADDR": addr, "METRICS_ADDR": metrics, "METRICS_TOKEN": token}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -162,7 +143,7 @@ func TestSocketActivation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer notify.Close()
-	addr := free(t)
+	addr := filotest.FreeAddress(t)
 	command := exec.Command(activate, "-l", addr, "-E", "METRICS_ADDR=127.0.0.1:0", "-E", "ADDR="+addr, "-E", "NOTIFY_SOCKET="+told, "-E", "APP_DRAIN=0s", os.Args[0])
 	var output strings.Builder
 	command.Stderr = &output

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // running is the program in a separate process, and the processes that replace it.
@@ -128,7 +129,7 @@ func served(t *testing.T, addr string) int64 {
 
 // SIGHUP reloads the certificate, SIGUSR2 restarts in place, and SIGTERM drains, in any order and at the same time.
 func TestSignals(t *testing.T) {
-	dir, addr, metrics := t.TempDir(), free(t), free(t)
+	dir, addr, metrics := t.TempDir(), filotest.FreeAddress(t), filotest.FreeAddress(t)
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	now := time.Now().Add(-time.Hour)
 	certificate(t, cert, key, 1, now)
@@ -215,8 +216,8 @@ func TestSignals(t *testing.T) {
 
 // Without a certificate, SIGHUP doesn't end the program.
 func TestHangUpWithoutCertificate(t *testing.T) {
-	addr := free(t)
-	r := start(t, "ADDR="+addr, "METRICS_ADDR="+free(t))
+	addr := filotest.FreeAddress(t)
+	r := start(t, "ADDR="+addr, "METRICS_ADDR="+filotest.FreeAddress(t))
 	r.signal(t, r.Process.Pid, syscall.SIGHUP)
 	r.await(t, `SIGHUP: there is no certificate to reload`, 1)
 	if status, body := get(t, "http://"+addr+"/"); status != 200 {
@@ -261,8 +262,8 @@ func TestOperationsCommands(t *testing.T) {
 	}
 	for _, token := range []string{"", "0123456789abcdef"} {
 		t.Run("token "+token, func(t *testing.T) {
-			metrics, home := free(t), t.TempDir()
-			r := start(t, "ADDR="+free(t), "METRICS_ADDR="+metrics, "METRICS_TOKEN="+token)
+			metrics, home := filotest.FreeAddress(t), t.TempDir()
+			r := start(t, "ADDR="+filotest.FreeAddress(t), "METRICS_ADDR="+metrics, "METRICS_TOKEN="+token)
 			rc := fmt.Sprintf("fail\nconnect-to = \"localhost:6060:%s\"\n", metrics)
 			if err := os.WriteFile(filepath.Join(home, ".curlrc"), []byte(rc), 0o600); err != nil {
 				t.Fatal(err)

@@ -7,10 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // bound limits each wait. No wait of a passing test takes that long.
@@ -28,7 +28,7 @@ var fronts = []struct {
 
 // nginx needs no setting against buffering, since package sse turns it off with X-Accel-Buffering.
 func nginx(t *testing.T, server string) string {
-	address, dir := freeAddress(t), t.TempDir()
+	address, dir := filotest.FreeAddress(t), t.TempDir()
 	startProxy(t, address, "nginx", filepath.Join(dir, "nginx.conf"), fmt.Sprintf(`
 daemon off; master_process off; pid %[3]s/pid; error_log stderr;
 events {}
@@ -52,7 +52,7 @@ http {
 
 // haproxy with http-no-delay sends each event at once.
 func haproxy(t *testing.T, server string) string {
-	address := freeAddress(t)
+	address := filotest.FreeAddress(t)
 	startProxy(t, address, "haproxy", filepath.Join(t.TempDir(), "haproxy.cfg"), fmt.Sprintf(`
 defaults
 	mode http
@@ -106,25 +106,6 @@ func startProxy(t *testing.T, address, name, file, config string, flags ...strin
 		}
 		return err == nil
 	})
-}
-
-// freeAddresses counts the calls of freeAddress.
-var freeAddresses atomic.Int32
-
-// freeAddress returns an address on which nobody listens. On Linux, where all of 127.0.0.0/8 is the loopback device, each has an IP address of its
-// own: no other program on the machine is given that port before the proxy listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ip := "127.0.0.1"
-	if pid := os.Getpid(); runtime.GOOS == "linux" {
-		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freeAddresses.Add(1)%250)
-	}
-	l, err := net.Listen("tcp", ip+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // await polls until a condition holds.

@@ -164,6 +164,22 @@ func Listen(t testing.TB, network, address string) net.Listener {
 	return listener
 }
 
+// freeAddresses counts the calls of FreeAddress.
+var freeAddresses atomic.Int32
+
+// FreeAddress returns a TCP address on which nobody listens, for a program that will. On Linux, where all of 127.0.0.0/8 belongs to the loopback
+// device, each call returns another IP address. So the system gives the port to no other program in the meantime.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	ip := "127.0.0.1"
+	if pid := os.Getpid(); runtime.GOOS == "linux" {
+		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freeAddresses.Add(1)%250)
+	}
+	listener := Listen(t, "tcp", ip+":0")
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
 // Dial connects to the server's first listener.
 func (s *Server) Dial(t testing.TB) *Client {
 	t.Helper()
@@ -179,9 +195,7 @@ func (s *Server) Dial(t testing.TB) *Client {
 func Listening(t testing.TB, serve func(address string) error) string {
 	t.Helper()
 	for range 10 {
-		free := Listen(t, "tcp", "127.0.0.1:0")
-		address := free.Addr().String()
-		free.Close()
+		address := FreeAddress(t)
 		failed := make(chan error, 1)
 		go func() { failed <- serve(address) }()
 		var ended error

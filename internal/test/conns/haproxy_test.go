@@ -13,9 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/filohttp/filo"
@@ -51,22 +49,6 @@ func haproxy(t *testing.T, sections string) {
 	})
 }
 
-// freePorts counts the calls of freePort.
-var freePorts atomic.Int32
-
-// freePort returns a TCP address at which nobody listens. On Linux, where all of 127.0.0.0/8 is the loopback device, each address has an IP address of its own, so that
-// no other program on the machine is given that port before HAProxy listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	ip := "127.0.0.1"
-	if pid := os.Getpid(); runtime.GOOS == "linux" {
-		ip = fmt.Sprintf("127.%d.%d.%d", 100+pid>>8&0x7f, pid&0xff, 1+freePorts.Add(1)%250)
-	}
-	listener := filotest.Listen(t, "tcp", ip+":0")
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // The server understands HAProxy's headers: the client's address in both versions, and the TLVs with the host name, the TLS version, the
 // unique ID and a checksum. It treats HAProxy's health checks as connections from HAProxy itself.
 func TestHAProxy(t *testing.T) {
@@ -82,7 +64,7 @@ func TestHAProxy(t *testing.T) {
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	plain, secure := freePort(t), freePort(t)
+	plain, secure := filotest.FreeAddress(t), filotest.FreeAddress(t)
 	haproxy(t, fmt.Sprintf(`
 frontend plain
  bind %s
