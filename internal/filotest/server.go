@@ -164,7 +164,7 @@ func Listen(t testing.TB, network, address string) net.Listener {
 	return listener
 }
 
-// freeAddresses counts the calls of FreeAddress.
+// freeAddresses numbers the addresses that FreeAddress returns.
 var freeAddresses atomic.Int32
 
 // FreeAddress returns a TCP address on which nobody listens, for a program that will. On Linux, where all of 127.0.0.0/8 belongs to the loopback
