@@ -246,6 +246,8 @@ func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
 	case endingAborted:
 		ctx.Response.resetBody()
 		s.Abort()
+	default:
+		ctx.Response.closeStream() // of a handler that has parked the stream or taken it over
 	}
 	if ctx.Response.wantsClose() {
 		s.h.CloseSoon()

@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
+
+	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/filotest"
@@ -710,11 +712,12 @@ func (answerPanics) Read([]byte) (int, error) { panic("no") }
 func answerABC() io.Reader { return strings.NewReader("abc") }
 
 // answerClosings lists the ways in which a body stream can end.
-var answerClosings = []struct {
+var answerClosings = [...]struct {
 	name    string
 	stream  func() io.Reader
 	size    int64
 	request string
+	before  func(c *filo.Ctx) error // called by the handler before it sets the stream
 	after   func(c *filo.Ctx) error // called by the handler after it has set the stream
 }{
 	{name: "sent", stream: answerABC, size: 3},
@@ -739,19 +742,45 @@ var answerClosings = []struct {
 		c.Response.SetBodyStream(strings.NewReader("x"), 1)
 		return nil
 	}},
-	{name: "hijacked", stream: answerABC, size: 3, after: func(c *filo.Ctx) error {
-		conn, _, err := c.Hijack()
-		if err == nil {
-			conn.Close()
+	{name: "hijacked", stream: answerABC, size: 3, after: answerHijacks},
+	{name: "set when hijacked", stream: answerABC, size: 3, before: answerHijacks},
+	{name: "parked", stream: answerABC, size: 3, after: answerParks},
+	{name: "set when parked", stream: answerABC, size: 3, before: answerParks},
+	{name: "set when streaming", stream: answerABC, size: 3, before: func(c *filo.Ctx) error { return c.Stream().Flush() }},
+}
+
+func answerHijacks(c *filo.Ctx) error {
+	conn, _, err := c.Hijack()
+	if err == nil {
+		conn.Close()
+	}
+	return err
+}
+
+func answerParks(c *filo.Ctx) error {
+	_, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF }) // ends it when the client sends something or leaves
+	return err
+}
+
+// answerClosing is a handler that sets a body stream as a test says.
+func answerClosing(c *filo.Ctx, test int, closed *atomic.Int32) error {
+	each := &answerClosings[test]
+	if each.before != nil {
+		if err := each.before(c); err != nil {
+			closed.Add(1) // over HTTP/2, where nothing can be hijacked
+			return err
 		}
+	}
+	if err := c.Reader(200, "a/b", &answerCloser{each.stream(), closed}, each.size); err != nil || each.after == nil {
 		return err
-	}},
+	}
+	return each.after(c)
 }
 
 // The server "reads the stream after the handler has returned, and then closes it if it is an io.Closer": once, whatever happens, and no
 // later than the end of the answer.
 func TestBodyStreamIsClosedOnce(t *testing.T) {
-	for _, test := range answerClosings {
+	for i, test := range answerClosings {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var closed atomic.Int32
@@ -761,11 +790,7 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 						return c.Text(200, "next")
 					}
 					first = false
-					c.Response.SetBodyStream(&answerCloser{test.stream(), &closed}, test.size)
-					if test.after != nil {
-						return test.after(c)
-					}
-					return nil
+					return answerClosing(c, i, &closed)
 				}})
 				request := test.request
 				if request == "" {
@@ -787,6 +812,34 @@ func TestBodyStreamIsClosedOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Over HTTP/2 likewise, also in a request that stays parked.
+func TestBodyStreamIsClosedOnceOverHTTP2(t *testing.T) {
+	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
+		var closed [len(answerClosings)]atomic.Int32
+		_, dial := serve(&filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
+			i, err := strconv.Atoi(c.Path()[1:])
+			if err != nil {
+				return err
+			}
+			return answerClosing(c, i, &closed[i])
+		}})
+		for i, test := range answerClosings {
+			if test.request != "" {
+				continue // of HTTP/1.1
+			}
+			c := dial()
+			c.Request(1, "/"+strconv.Itoa(i), true).Send()
+			filotest.Await(t, test.name+": the stream to be closed", func() bool { return closed[i].Load() == 1 })
+			c.Conn.Close()
+		}
+		for i, test := range answerClosings {
+			if n := closed[i].Load(); n > 1 {
+				t.Errorf("%s: closed %d times", test.name, n)
+			}
+		}
+	})
 }
 
 // If a client disconnects during a body stream, the server stops reading the stream and closes it.
