@@ -36,7 +36,7 @@ type body struct {
 	done      bool  // err is io.EOF; a flag, since comparing errors would be the largest cost of a request without a body
 
 	wholeBody
-	// large is the memory of whole if readLarge allocated it; dropBody takes it back.
+	// large is the buffer that holds whole if readLarge has read the body; dropBody takes it back.
 	large []byte
 }
 
@@ -233,7 +233,7 @@ func (b *body) direct(size int) int {
 }
 
 // gathers reports whether the handler wants the whole body, so that a read needn't return a part of it. A handler with a timeout must be
-// woken often, since only then it notices that its time has run out.
+// woken often, since only then does it notice that its time has run out.
 func (x *exchange) gathers(b *body) bool {
 	t := x.scratch.ctx.timeout
 	return b.gathered && (t == nil || !t.armed)

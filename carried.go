@@ -244,7 +244,8 @@ func (c *carried) run(ctx *Ctx, h Handler, refused *HTTPError) error {
 	return nil
 }
 
-// call runs the handler once the request has a place. A part needs neither a place nor a measurement: the request around it has both.
+// call runs the handler once the request has a place. A part (isPart) gets no place and no measurement of its own, since the request around
+// the middleware has both.
 func (c *carried) call(ctx *Ctx, h Handler) error {
 	w, own := c.scratch, &c.server.classes.handler
 	w.timer.Switch(own)

@@ -204,7 +204,7 @@ func (w *scratch) giveWay(class *class.Class, places admit.Kinds) error {
 		entered = w.place.Enter(places)
 	}
 	if !entered {
-		w.timer.DropSample() // the handler may run later, together with much other work
+		w.timer.DropSample() // the handler may run later, while much other work is done
 		return errBusy
 	}
 	if led {
@@ -404,8 +404,9 @@ type ClassStats struct {
 	Kind string
 	// Median is the approximate duration of a call, or 0 if it is unknown.
 	Median time.Duration
-	// Inline counts, approximately, the calls that the loop driver ran directly in the loop. Handoffs counts the calls whose worker gave its
-	// loop away, before or during the call. Retakes counts the calls that took so long that filo took the loop away from their worker.
+	// Inline counts, approximately, the calls that the loop driver ran directly in the loop. Handoffs counts the calls whose worker gave
+	// its loop away, or for HTTP/2 in the blocking driver its connection, before or during the call. Retakes counts the calls that took so
+	// long that filo took the loop away from their worker.
 	Inline, Handoffs, Retakes uint64
 }
 

@@ -37,10 +37,10 @@ type Client struct {
 // maxClients is how many clients Clients returns for each figure.
 const maxClients = 100
 
-// Clients returns the clients with the highest figures: the first 100 by open connections, by requests, by the sum of bytes, and by
-// refusals. The clients with the most open connections come first. The server counts ended connections and refusals for at least 1,024
-// clients at a time. If there are more clients, it keeps the counts of those that return again and again, and the figures of the others may
-// be too low. Requests that another server has received (adaptor.ToHTTP) aren't counted.
+// Clients returns the clients with the highest figures: the first 100 by open connections, and as many by requests, by the sum of bytes,
+// and by refusals. The clients with the most open connections come first. The server counts ended connections and refusals for at least
+// 1,024 clients at a time. If there are more clients, it keeps the counts of those that return again and again, and the figures of the
+// others may be too low. Requests that another server has received (adaptor.ToHTTP) aren't counted.
 //
 // Clients visits every open connection and makes a system call for it, so call it on demand or at long intervals.
 func (s *Server) Clients() []Client {

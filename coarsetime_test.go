@@ -10,7 +10,7 @@ import (
 
 const testTick = 10 * time.Millisecond
 
-// checkDate fails unless line has the wall clock's time, or an earlier time, by at most late.
+// checkDate fails unless line has the wall clock's time, or a time that is earlier by no more than late.
 func checkDate(t *testing.T, line []byte, late time.Duration) {
 	t.Helper()
 	text, ok := strings.CutPrefix(string(line), "Date: ")

@@ -140,8 +140,8 @@ type driver interface {
 	prepareParked() error
 	// setParked lets several goroutines write to the connection, which has been parked.
 	setParked()
-	// prepareHijack gives the loop to another worker and allocates what hijack needs. It fails if places or descriptors have run out; the
-	// connection can still answer then.
+	// prepareHijack gives the loop to another worker, and creates the net.Conn that hijack needs, if it needs one. It fails if places or
+	// descriptors have run out; the connection can still answer then.
 	prepareHijack() (net.Conn, error)
 	// hijack takes the connection from the driver.
 	hijack(prepared net.Conn) (net.Conn, error)
@@ -185,8 +185,8 @@ var (
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
-	// exchange is the current request's exchange. Its fields server, tlsState and answered belong to the connection, and stay the same for all
-	// requests.
+	// exchange is the current request's exchange. Its fields server, tlsState and answered belong to the connection, and outlast the
+	// request.
 	exchange
 	netConn net.Conn // immutable
 	// driver is a *loopConn or a blockingDriver. Immutable.
@@ -194,7 +194,7 @@ type conn struct {
 	*lent  // points into worker
 
 	in     *http1.Input  // the worker's, or the connection's own while a request is unfinished
-	parser *http1.Parser // the worker's or the connection's own, like in
+	parser *http1.Parser // belongs to the worker or the connection, as the field in does
 	rest   *body         // the body that is skipped while reading is readingRest
 
 	reading reading
@@ -218,9 +218,9 @@ type conn struct {
 	readPace   pace.Pace  // of the current body
 	writePace  pace.Pace  // of the current answer; the sweep owns it while the sweep holds the deadline of a wait to write
 
-	// since is when a wait to write began, or when the sweep last saw that the client had taken bytes. The system's send buffer shrinks long
-	// before the socket becomes writable, so the sweep checks that buffer from time to time, and the wait goes on as long as the client takes
-	// bytes: see connSet.expire. In a loop, since is also the beginning of other waits, and 0 once bytes have arrived.
+	// since is when a wait to write began, or when the sweep last saw that the client had taken bytes. The system's send buffer begins to
+	// empty long before the socket becomes writable, so the sweep checks that buffer from time to time, and the wait goes on as long as the
+	// client takes bytes: see connSet.expire. In a loop, since is also the beginning of other waits, and 0 once bytes have arrived.
 	since clock.Time
 
 	// http2 is set when the connection switches to HTTP/2. From then on the fields above that belong to a request aren't used. Stats reads it.

@@ -96,7 +96,7 @@ func (c *conn) putOff(deadline clock.Time) clock.Time {
 }
 
 // lookAtWrite is called by the sweep to check how much the client has taken during a wait to write. It returns the time of the next check,
-// or 0 if the wait has timed out.
+// or 0 if the wait must end because the client is too slow or its deadline has passed.
 func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	if c.buffered == notFollowed {
 		return 0
@@ -104,8 +104,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 	limits := c.server.config.writing
 	n, ok := sock.Buffered(c.netConn)
 	buffered, deadline := int32(min(n, math.MaxInt32)), c.writePace.Deadline(c.since, limits)
-	// At the first check, how much the client has taken is unknown. If the buffer holds more than at the last check, the client has taken
-	// bytes and the owner has written more.
+	// At the first check, how much the client has taken is unknown. If the buffer holds more than at the last check, the client must have
+	// made room for that.
 	if ok && buffered != c.buffered {
 		c.writePace.Add(limits, int(max(c.buffered-buffered, 1)), c.server.waited(c.since, deadline, now))
 		c.since, c.buffered = now, buffered
@@ -177,7 +177,7 @@ func (c *conn) beginSilence(state waitState, since clock.Time) {
 	}
 }
 
-// gatherUntil returns how long a read may wait: until the deadline or, if the read gathers, until the next check whether the client is
+// gatherUntil returns the time until which a read may wait: the deadline or, if the read gathers, the next check whether the client is
 // silent. If the deadline comes before that check, the read stops gathering.
 func (c *conn) gatherUntil(start, deadline clock.Time) clock.Time {
 	if !c.driver.gathers() {

@@ -199,7 +199,7 @@ func silentLast(a, b idleConn) int {
 // idleSince returns since when a connection has been idle, and whether it has had no request. The time is computed back from the deadline
 // in the word, so that no request has to store it. Without IdleTimeout there is no deadline, and since is 0 for all connections between two
 // requests. Connections of HTTP/2 have other deadlines, too, and store their last use. A new connection that keeps its worker never counts
-// as idle, since its deadline may be findOutTime.
+// as idle, since its deadline may come from findOutTime.
 func (c *conn) idleSince(word int64, now clock.Time) (since clock.Time, silent, ok bool) {
 	deadline, h := deadlineIn(word), c.http2.Load()
 	switch state := waitState(word & stateMask); {

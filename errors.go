@@ -178,8 +178,9 @@ var (
 	fieldNoSniff = NewField("X-Content-Type-Options", "nosniff")
 )
 
-// keepNoPromises replaces the fields and directives that allow caches to store the answer with no-store, since caches must not store a
-// failure. It also replaces all other directives, such as private, and removes the fields that some caches read instead of Cache-Control.
+// keepNoPromises sets Cache-Control to no-store if a field or directive allows caches to store the answer, since caches must not store a
+// failure. no-store then also replaces the other directives, such as private. keepNoPromises always removes Expires, and the fields that
+// some caches read instead of Cache-Control.
 func (h *Header) keepNoPromises() {
 	promised := h.Has("Expires")
 	h.Del("Expires")

@@ -44,10 +44,9 @@ type timedContext struct {
 	deadline time.Time
 }
 
-// SetTimeout limits how long the client waits for the handler's answer: to d from now. When d has passed, the request's context is done.
-// Unless the head of the answer has been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection:
-// close. The handler's own answer is then dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the
-// request's body.
+// SetTimeout gives the handler d from now to answer. When d has passed, the request's context is done. Unless the head of the answer has
+// been sent, the client gets e as the answer, or a 503 if e is nil, in plain text and with Connection: close. The handler's own answer is
+// then dropped. Its writes to a stream return ErrHandlerTimeout, and so does a read that waits for the request's body.
 //
 // The timeout's answer has the fields that the response has at the time of this call, and those that middleware of package router has set
 // before the route's handler begins. Fields that describe a body, such as Content-Disposition and ETag, are left out. Fields that allow

@@ -164,7 +164,7 @@ func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 // endsConnection reports whether the input after the body can't be parsed.
 func (b *body) endsConnection() bool { return b.closeEnd || b.expect }
 
-// exceeds reports whether more than most bytes of the body are known to be left.
+// exceeds reports whether the rest of the body is known to be larger than a maximum (most).
 func (b *body) exceeds(most int64) bool {
 	return !b.chunked && b.remaining > most || b.chunked && b.decoder.Remaining() > most
 }

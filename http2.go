@@ -52,9 +52,10 @@ type HTTP2Options struct {
 	// is a proxy in between.
 	PingInterval time.Duration
 
-	// MaxGlitches is how many frames that serve no purpose, or cause errors, a client may send in a burst. A reset of the client's own request
-	// is such a frame, but each complete answer allows one reset. Each second allows 33 more such frames. Beyond that the connection ends with
-	// ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative: no limit.
+	// MaxGlitches is how many frames that serve no purpose, or cause errors, a client may send in a burst. A reset of the client's own
+	// request is such a frame, but each answer that the server has sent completely allows one reset. Each second allows 33 more such
+	// frames. Beyond that the connection ends with ENHANCE_YOUR_CALM. Default 1,000, which is enough for a proxy with many users; negative:
+	// no limit.
 	MaxGlitches int
 }
 
@@ -103,8 +104,8 @@ func http2Window(n int) int32 {
 	return int32(min(n, 1<<30))
 }
 
-// maxUnsentHTTP2 limits how much output of a connection the system buffers before it can send it. An urgent answer waits behind these
-// bytes. Without the limit it would wait behind megabytes of a large answer.
+// maxUnsentHTTP2 limits how many bytes of a connection's output the system accepts beyond those that it can send at once. An urgent answer
+// waits behind these bytes. Without the limit it would wait behind megabytes of a large answer.
 const maxUnsentHTTP2 = 128 << 10
 
 // newHTTP2 switches the connection to HTTP/2. Bytes that have already arrived are parsed in its first turn.

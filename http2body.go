@@ -213,7 +213,7 @@ var errBodyLent = errors.New("filo: the body is read by the reader that has take
 // DuplexReader returns a reader of the body for protocols in which client and server send at the same time, such as gRPC. Any goroutine may
 // use the reader, one at a time, while the handler, or another goroutine that has the Ctx, sends the answer with Ctx.Stream. The reader
 // fails with the errors of BodyReader, and after the handler has returned. Ctx.SetReadDeadline applies to the reader, even to a Read that
-// is waiting. Afterwards, reads by Body, BodyReader and the like fail.
+// is waiting. Once DuplexReader has returned it, reads by Body, BodyReader and the like fail.
 //
 // If ok is false, nothing has changed. That is so over HTTP/1.1, where only the handler can read; if a part of the body was read before;
 // after SetBodyReader; and if the request needs a worker's place, and none is free.

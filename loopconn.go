@@ -91,9 +91,9 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	}
 }
 
-// Write first sends the unsent bytes, and then all of p. It waits for the client in a wait to write (stateWrite), in a handshake, and for
-// the lingerer. Otherwise crypto/tls is the caller, and Write stores the bytes that the client doesn't take at once: answers that will wait
-// in the loop, the answer of a time-out, or a reply to a key update that a read has received.
+// Write first sends the unsent bytes, and then all of p. It waits for the client if the owner is in a wait to write (stateWrite), in a
+// handshake, and for the lingerer. Otherwise crypto/tls is the caller, and Write stores the bytes that the client doesn't take at once:
+// answers that will wait in the loop, the answer of a time-out, or a reply to a key update that a read has received.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
@@ -195,10 +195,10 @@ var errUntaken = errors.New("filo: the client doesn't read the replies to its ke
 type unsent struct {
 	bytes []byte
 	file  *unsentFile // a file that follows bytes; nil if there is none
-	// held is a large body that follows bytes; nil if there is none. No worker waits until the client has taken it. It is borrowed from the
+	// held is a large body that follows bytes; nil if there is none. No worker waits while the client takes it. It is borrowed from the
 	// response, which doesn't reuse so large a buffer.
 	held    []byte
-	counted int64 // bytes of held that count against Server.MaxBufferedAnswers
+	counted int64 // how many of the held bytes count against Server.MaxBufferedAnswers
 }
 
 // holdBody stores the answer's body in the connection by reference. With copies, clients that request a few answers and don't read them
@@ -284,7 +284,7 @@ func (lc *loopConn) sendPiece(f *unsentFile) error {
 	return lc.sendSome(f, maxSendfile)
 }
 
-// sendSome sends as much of a file as the socket takes at once, but no more than most bytes. If the socket is full the error is
+// sendSome sends as much of a file as the socket takes at once, but no more than a maximum (most). If the socket is full the error is
 // loop.ErrNotYet.
 func (lc *loopConn) sendSome(f *unsentFile, most int64) error {
 	n, err := lc.TrySendFile(f.sender, f.offset, int(min(f.left, most)))

@@ -50,7 +50,7 @@ func (lc *loopConn) handshakeTurn() bool {
 	return false
 }
 
-// mayHandshake reports whether the client hasn't left, and its time for the handshake hasn't run out.
+// mayHandshake reports whether the client is still there, and has time left for the handshake.
 func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && lc.woken == wokenInTime && lc.reading == readingHead
 }

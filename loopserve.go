@@ -124,8 +124,8 @@ func (p *loopWorkers) Panicked(value any, stack []byte) {
 	logPanic(p.pool.Logger, "panic in a worker", value, stack)
 }
 
-// admitTo puts an accepted connection into a loop, where it waits for its first request. If the loop can't add the connection, admitTo
-// returns the error.
+// admitTo puts an accepted connection into a loop, where it waits for its first request. If the loop can't add the connection, it closes
+// the connection, and admitTo returns the error.
 func (s *Server) admitTo(l *loop.Loop, fd int, peer sock.Address, config *tls.Config) error {
 	awaitsProxy := s.ProxyProtocol.enabled()
 	if awaitsProxy && !s.ProxyProtocol.trusts(peer.AddrPort()) {

@@ -461,7 +461,8 @@ type replacedBody struct {
 }
 
 // SetBodyReader replaces the request body with the content of reader, for Body, BodyReader, Form and the other methods. Usually reader
-// decodes the content of an earlier BodyReader. reader must return io.EOF at the end; any other error becomes an error of the body.
+// decodes what the reader of an earlier BodyReader call returns. reader must return io.EOF at the end; any other error becomes an error of
+// the body.
 //
 // The body is read from reader on demand. At the end of the request reader is closed if it is an io.Closer. The body limit applies to
 // the bytes from reader and, separately, to the bytes that the client sends. The server skips the client's bytes that reader leaves unread, as

@@ -193,15 +193,15 @@ type Server struct {
 	// longest time, if that is at least a second. If there is no such request, the request without room gets a 503 with Retry-After, or over
 	// HTTP/2 is refused in a way that lets the client retry it. Over HTTP/1.1 a body that is larger than the whole limit has room as long as
 	// there is no other body. Once half of the limit is used, the waiting bytes of a connection of HTTP/2, or of a client address if
-	// MaxConnsPerIP is set, may take up at most a thirty-second part of the limit. Default DefaultMaxBufferedBodies, 128 MB.
+	// MaxConnsPerIP is set, may take up at most 1/32 of the limit. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
-	// MaxBufferedAnswers limits how many bytes of answers wait for their clients while neither a handler nor a worker waits for these clients,
-	// for all connections together. Over HTTP/2 these are whole answers for which the client's windows have no room, and bytes that streaming
+	// MaxBufferedAnswers limits how many bytes of answers wait for their clients after their handlers have returned or gone on, for all
+	// connections together. Over HTTP/2 these are whole answers for which the client's windows have no room, and bytes that streaming
 	// handlers have written ahead. Over HTTP/1.1 they are bodies of more than 256 KB for which no worker waits. Without room a streaming
 	// handler waits in its Write. A whole answer waits in its worker, which counts against Concurrency. It is replaced by a 503 with
 	// Retry-After if its body is a copy that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if no place for the worker is free.
-	// Once half of the limit is used, a connection of HTTP/2 may take up at most a thirty-second part of it, and clients must open their
+	// Once half of the limit is used, a connection of HTTP/2 may take up at most 1/32 of it, and clients must open their
 	// windows within a tenth of WriteTimeout, at least a second. Default DefaultMaxBufferedAnswers, 128 MB.
 	MaxBufferedAnswers int64
 

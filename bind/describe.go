@@ -123,8 +123,8 @@ func fieldsOf(t reflect.Type) (fields []Field) {
 	return fields
 }
 
-// only reports whether the field can be set from in alone. If in is a kind of body, the other kinds of bodies don't count, since
-// a request has only one body.
+// only reports whether in is the only source from which the field can be set. If it is a kind of body, the other kinds of bodies don't
+// count, since a request has only one body.
 func (r *requirement) only(in source) bool {
 	for other := inBody; other < sources; other++ {
 		if r.names[other] != "" && other != in && (in > inMultipart || other > inMultipart) {

@@ -58,7 +58,7 @@ type Options struct {
 	Pairs []Pair
 	// ClientCAs is a PEM file with the authorities that may sign clients' certificates. "": clients aren't asked for certificates.
 	ClientCAs string
-	// ClientAuth says whether clients must present a certificate, if ClientCAs is set. Default tls.RequireAndVerifyClientCert.
+	// ClientAuth says what the server demands of clients' certificates, if ClientCAs is set. Default tls.RequireAndVerifyClientCert.
 	ClientAuth tls.ClientAuthType
 	// Config has the other settings of TLS, such as MinVersion. It is cloned.
 	Config *tls.Config

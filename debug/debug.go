@@ -60,8 +60,8 @@
 //	vars                         the answer of Options.Vars
 //
 // At most one CPU profile and one trace run at a time; further requests get 409. Both end early when the client leaves or the
-// server shuts down, and the client gets the data so far. A handler time-out that the server or outer middleware has set doesn't
-// apply to profiles and traces.
+// server shuts down, and the client gets the data so far. A handler time-out that outer middleware has set doesn't apply to
+// profiles and traces.
 package debug
 
 import (

@@ -7,7 +7,7 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// subtract returns the samples that were added to a profile of this process since an earlier one: the samples of after minus those of
+// subtract returns the samples that were added to a profile of this process since an earlier one: the samples in after minus those in
 // before. Both are in the format of runtime/pprof, and so is the result, which records duration, the time between the two.
 //
 // Samples that are only in before, such as the stacks of ended goroutines, become negative.

@@ -306,7 +306,7 @@ func (o *observed) rawEnd(text string) {
 	conn.Close()
 }
 
-// slowly is a duration that counts as slow for the alerts: more than the second in FiloSlow.
+// slowly is a duration that counts as slow for the alerts: FiloSlow fires above one second.
 const slowly = 1100 * time.Millisecond
 
 // situations lists situations of servers, and the alerts that fire in each. Alerts that a situation doesn't list must not fire in it.

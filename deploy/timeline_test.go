@@ -104,8 +104,8 @@ func (l *timeline) put(series, value string) {
 	l.series[series] = append(values, value)
 }
 
-// scraped adds steps with the values of the scrape to. In each step, counters rise by the difference between the scrapes from and to. Other metrics
-// have the value of to.
+// scraped adds steps with the values of the second of two scrapes. In each step, a counter rises by the difference between its values in the two
+// scrapes. Other metrics have their values in the second scrape.
 func (l *timeline) scraped(from, to *scrape, steps int) {
 	if l.start.IsZero() {
 		l.start = from.at

@@ -32,8 +32,8 @@ type CacheControlOptions struct {
 }
 
 // CacheControl sets the Cache-Control field of responses; a handler can override it. An error gets no-store instead, since errors rarely last
-// as long as content, unless the handler itself has set another Cache-Control. From an error that gets no-store, CacheControl also removes
-// the fields that some caches obey instead of Cache-Control, such as CDN-Cache-Control.
+// as long as content, unless the handler has written the error response itself, with another Cache-Control. From an error that gets no-store,
+// CacheControl also removes the fields that some caches obey instead of Cache-Control, such as CDN-Cache-Control.
 //
 // Put it inside of the middleware of package cache, which obeys the field, and close to the handler.
 func CacheControl(options ...CacheControlOptions) filo.Middleware {

@@ -21,11 +21,10 @@ type RecoverOptions struct {
 // response.
 //
 // A server survives panics without Recover, and answers with the same 500. But by then the panic has already passed through all middleware
-// and stopped each one midway. If Recover is inside of the access log, of metrics and of other middleware that works on the answer, the log
-// has a line for the request, the metrics count its 500, and the middleware finishes its work. So put Recover inside of such middleware, and
-// outside of everything else.
+// and stopped each one midway. If Recover is inside of middleware that works on the answer, that middleware finishes its work: the access log
+// has a line for the request, and metrics count its 500. So put Recover inside of such middleware, and outside of everything else.
 //
-// Recover turns a panic with filo.ErrAbort into that error and doesn't log it, as the server does.
+// Like the server, Recover turns a panic with filo.ErrAbort into that error, and doesn't log it.
 func Recover(options ...RecoverOptions) filo.Middleware {
 	o := setup.One("middleware: Recover", options)
 	return func(next filo.Handler) filo.Handler {

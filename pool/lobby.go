@@ -15,8 +15,8 @@ type lobby[T any] struct {
 	closed  bool
 }
 
-// enter adds a waiter. It returns an error if the lobby is closed, or has most waiters already; if most is 0, there is no such
-// limit.
+// enter adds a waiter. It returns an error if the lobby is closed, or already has the maximum number of waiters; if that
+// number, most, is 0, there is no limit.
 func (l *lobby[T]) enter(w *waiter[T], most int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 
 const (
 	// minTurns is how many submitters a worker admits before it yields, so that they run. Without yields the worker could keep its
-	// processor until all waiters are served, which would then all submit again at the same moment. One yield in 16 tasks hardly adds to
-	// the cost of a task.
+	// processor until all waiters are served, which would then all submit again at the same moment. One yield in minTurns tasks hardly adds
+	// to the cost of a task.
 	minTurns = 16
 
 	// If tasks take longTask or longer, a worker yields after each submitter that it admits. Otherwise the submitter would wait for the

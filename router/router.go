@@ -332,7 +332,7 @@ func (s *scratch) release() {
 	}
 }
 
-// decode decodes the values from the index first on, in place.
+// decode decodes the value at the index first and all values after it, in place.
 func (s *scratch) decode(match *hooks.Match, first int) {
 	s.values = s.values[:0]
 	for i := first; i < match.Len(); i++ {

@@ -18,7 +18,7 @@ const columns = "id, name, category, price, quantity, active, tags, rating_score
 // database gives access to the benchmark's tables. pool is nil if there is no database.
 type database struct{ pool *pgxpool.Pool }
 
-// openDatabase prepares a pool of up to most connections, which are opened when they are first needed.
+// openDatabase prepares a pool of connections, which are opened when they are first needed. The parameter most is their maximum number.
 func openDatabase(ctx context.Context, url, most string) (*database, error) {
 	d := new(database)
 	if url == "" {

@@ -154,7 +154,7 @@ func send(ctx context.Context, address string, size int64) error {
 	})
 }
 
-// zeros is a body of left bytes, all 0.
+// zeros is a body of zero bytes; left is how many of them are still to be read.
 type zeros struct{ left int64 }
 
 func (z *zeros) Read(p []byte) (n int, err error) {

@@ -40,13 +40,13 @@ type call struct {
 	c        *filo.Ctx   // nil once the call is over; guarded by mu
 	header   metadata.MD // to be sent before the first message; guarded by mu
 	trailer  metadata.MD // to be sent with the status; guarded by mu
-	headSent bool        // or at least in the response; guarded by mu
+	headSent bool        // the header was sent, or is at least in the response; guarded by mu
 	headTold bool        // the stats handlers know; guarded by mu
 	// stream sends messages while the handler runs. It is nil while they are collected in the response; guarded by mu.
 	stream *filo.StreamWriter
 	prefix [prefixSize]byte // of the message that is sent; guarded by mu
-	// flushed is when messages were last sent, other than as answers. gathered has messages that were written since, and wait for others or for the
-	// timer; nil if there are none. Guarded by mu.
+	// flushed is when messages were last sent. Messages that answer the client's don't change it. gathered holds the messages that were written
+	// since then, and that wait for more messages or for the timer; nil if there are none. Guarded by mu.
 	flushed  time.Time
 	gathered *bufio.Writer
 	timer    *time.Timer // nil until needed; guarded by mu

@@ -145,7 +145,7 @@ func (s *Services) Mount(r Routes) {
 	}
 }
 
-// chainUnary makes one interceptor of all, nil of none.
+// chainUnary joins all interceptors into one; it returns nil if there are none.
 func chainUnary(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	if len(all) <= 1 {
 		return first(all)
@@ -156,7 +156,7 @@ func chainUnary(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	}
 }
 
-// chainStream makes one interceptor of all, nil of none.
+// chainStream joins all interceptors into one; it returns nil if there are none.
 func chainStream(all []grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	if len(all) <= 1 {
 		return first(all)

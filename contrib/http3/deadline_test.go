@@ -14,8 +14,8 @@ func TestDeadline(t *testing.T) {
 	type step struct {
 		at    int           // in seconds
 		begin time.Duration // a wait begins that may last so long; 0 is no limit
-		until int           // or the handler's deadline is set: in seconds; -1 for none, 0 for no change
-		stop  bool          // or the request ends
+		until int           // instead, the handler's deadline is set: in seconds; -1 for none, 0 for no change
+		stop  bool          // instead, the request ends
 	}
 	for _, test := range []struct {
 		name  string

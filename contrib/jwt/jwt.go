@@ -80,7 +80,7 @@ func Claims[C any](c *filo.Ctx) (*C, bool) {
 }
 
 // New returns middleware that admits only requests with a valid token, and requests without a token if Optional is set. It panics if the
-// options are invalid: if Algorithms is empty or contains "none" or an unknown algorithm, or if a key fits none of the algorithms.
+// options are invalid, for example if Algorithms is empty or contains "none" or an unknown algorithm, or if a key fits none of the algorithms.
 func New[C any, P interface {
 	*C
 	gojwt.Claims

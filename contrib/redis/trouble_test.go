@@ -301,7 +301,8 @@ func (x *trial) pause(d time.Duration) {
 	}
 }
 
-// normal waits until all requests within a period have been served. It returns the time from ended to the beginning of that period.
+// normal waits until all requests within a period have been served. ended is the end of the trouble: normal returns the time from it to
+// the beginning of that period.
 func (x *trial) normal(ended time.Time) time.Duration {
 	begin := ended
 	poll(x, "a second without a failure", func() bool {

@@ -84,7 +84,7 @@ func (r *Restarter) tellReady() {
 		r.notifyMain()
 		return
 	}
-	r.predecessor.Write([]byte{isReady}) // an error needs no handling: hear notices if the predecessor has ended
+	r.predecessor.Write([]byte{isReady}) // an error needs no handling: r.hear finds out if the predecessor has ended
 }
 
 // takeLead is called when this program is ready and the predecessor, if there is one, has sent its message. Normally the predecessor tells

@@ -166,7 +166,7 @@ func (r *Restarter) Listen(address string) (net.Listener, error) {
 	})
 }
 
-// sameTCP reports whether Listen with the address want may return a listener with the address have.
+// sameTCP reports whether a listener whose address is have may be the result of Listen for the address want.
 func sameTCP(want *net.TCPAddr, have net.Addr) bool {
 	tcp, ok := have.(*net.TCPAddr)
 	switch {

@@ -73,7 +73,7 @@ type (
 		Type   string  `json:"type"` // "people"
 		Room   string  `json:"room"`
 		Count  int     `json:"count"`
-		Joined *person `json:"joined,omitempty"` // or has changed their name
+		Joined *person `json:"joined,omitempty"` // the person who has joined, or who has changed their name
 		Left   *person `json:"left,omitempty"`
 	}
 	// refusal says that a message wasn't accepted.
@@ -84,7 +84,7 @@ type (
 	}
 )
 
-// enter adds a connection to a room, and sends it the room's messages with higher IDs than after.
+// enter adds a connection to a room, and sends it the room's messages whose IDs are higher than the given one (after).
 func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *chat) tellLocked(r *room, news change) {
 	c.feed.Publish(r.name, sse.Event{Type: "people", Data: string(b)})
 }
 
-// look returns the messages of a room with higher IDs than after, and how many people are in the room.
+// look returns the messages of a room whose IDs are higher than the given one (after), and how many people are in the room.
 func (c *chat) look(name string, after int64) (messages []message, gap bool, people int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	// maxQueued is how much may wait for a slow page: more than the whole history of a room, in JSON. If more would have to wait, the page is
 	// disconnected. It connects again, and gets the messages that it has missed.
 	maxQueued = 2 << 20
-	// A visitor may send burst messages at once, and then one for each period of every.
+	// A visitor may send a burst of messages at once, and then one message in each further period (every).
 	burst = 8
 	every = time.Second
 	// maxRefused is how many messages in a row may exceed this rate before the visitor is disconnected.

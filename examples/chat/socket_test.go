@@ -48,7 +48,7 @@ func dial(t *testing.T, base, room string, query url.Values, header http.Header)
 	})
 }
 
-// enter opens a WebSocket for a person whose page has the messages with IDs up to after.
+// enter opens a WebSocket for a person whose page has the messages up to the one with the given ID (after).
 func enter(t *testing.T, base, room, name string, after int64) *client {
 	t.Helper()
 	c, err := tryEnter(t, base, room, name, after)

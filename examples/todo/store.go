@@ -93,7 +93,7 @@ type page struct {
 	Next  int64  `json:"next,omitempty" doc:"The parameter before for the next page; left out on the last one."`
 }
 
-// list returns up to limit todos with ids below before, the newest first.
+// list returns todos with smaller ids than the given one (before), the newest first, and limit of them at most.
 func (s *store) list(ctx context.Context, done filter, before int64, limit int) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -85,8 +85,8 @@ func onFirst(round rounds) func(*conn) {
 	})
 }
 
-// continued returns a flood of CONTINUATION frames. The field block starts in HEADERS, with a request's fields and then begin. Each
-// CONTINUATION after that holds piece.
+// continued returns a flood of CONTINUATION frames. The field block starts in HEADERS, with a request's fields and the bytes of begin. Each
+// CONTINUATION after that holds the bytes of piece.
 func continued(begin, piece string) func(*conn) {
 	return flood(func(c *conn) rounds {
 		c.mute()

@@ -500,8 +500,8 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// hold keeps the streams that request has opened, until the server has ended all of them, or the connection. At the interval every, it sends
-// the frames that next appends for each stream. If every is 0, it sends without a pause.
+// hold keeps the streams that request has opened, until the server has ended all of them, or the connection. At each interval (every), it
+// sends the frames that next appends for each stream. If the interval is 0, it sends without a pause.
 func (c *conn) hold(every time.Duration, next rounds) {
 	for {
 		ids := c.open()

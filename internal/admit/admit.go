@@ -101,7 +101,7 @@ func (a *Admission) TakeBeyond() { a.taken[Ordinary].Add(1) }
 // take takes a place of kind k. It returns false if none is free.
 func (a *Admission) take(k Kind) bool { return k == None || addBelow(&a.taken[k], a.most[k]) }
 
-// addBelow adds one to a count, unless the count has reached most.
+// addBelow adds one to a count, unless the count has reached its maximum, most.
 func addBelow(count *atomic.Int64, most int64) bool {
 	for {
 		n := count.Load()

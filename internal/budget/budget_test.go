@@ -173,7 +173,7 @@ func TestCutSilent(t *testing.T) {
 	}
 }
 
-// Answers beyond the limit have no room. Once half of the limit is used, a connection may hold one thirty-second of it.
+// Answers beyond the limit have no room. Once half of the limit is used, a connection may hold 1/32 of it.
 func TestAnswers(t *testing.T) {
 	const limit = 3200
 	var a Answers

@@ -69,7 +69,7 @@ func (c *Conns) Uncount(address netip.Addr) {
 	}
 }
 
-// IsFull reports whether the address has at least one connection, and at least most.
+// IsFull reports whether the address has the maximum number of connections, most, and at least one.
 func (c *Conns) IsFull(address netip.Addr, most int) bool {
 	return c.clients[address].has(most)
 }

@@ -14,19 +14,19 @@ import (
 const (
 	// Quick is the longest time for which a handler counts as quick.
 	Quick = 10 * time.Microsecond
-	// Brief is the longest median of a handler that computes and may therefore run where its request was read while nothing else is ready
+	// Brief is the longest median with which a handler that computes may run where its request was read, as long as nothing else is ready
 	// there.
 	Brief = 400 * time.Microsecond
-	// TimedCalls says which share of the calls of quick handlers a worker times: one in TimedCalls.
+	// TimedCalls is the sampling interval for quick handlers: a worker times one in TimedCalls of their calls.
 	TimedCalls = 64
-	// SampledCalls says which share of the calls of brief handlers a worker samples, to find out whether they compute or wait: one in
-	// SampledCalls. The number is odd, since with an even number, clients that request two or four such handlers in turn could have the same
-	// handler sampled each time.
+	// SampledCalls is the sampling interval for handlers between Quick and Brief: a worker samples one in SampledCalls of their calls, to
+	// find out whether they compute or wait. The number is odd, since with an even number, clients that request two or four such handlers
+	// in turn could have the same handler sampled each time.
 	SampledCalls = 7
 
 	// A class counts as computing once the balance of its samples is minComputed: a sample that computed adds 1, and a sample that waited
-	// subtracts waitWeight. The balance is at most maxComputed. It tolerates a few wrong samples, since on a busy machine a handler that
-	// computes sometimes seems to wait.
+	// subtracts waitWeight. The balance is at most maxComputed. So a few wrong samples are tolerated, since on a busy machine a handler
+	// that computes sometimes seems to wait.
 	minComputed = 8
 	maxComputed = 16
 	waitWeight  = 4
@@ -70,7 +70,8 @@ type Class struct {
 
 	_  apart.Lines
 	mu sync.Mutex
-	// Inlined counts one in TimedCalls of the inline calls. Handoffs counts the calls before or in which a leader has given its loop away.
+	// Inlined counts one in TimedCalls of the inline calls. Handoffs counts the calls before or in which a leader has given its loop away,
+	// or in the blocking driver a worker its HTTP/2 connection.
 	Inlined, Handoffs atomic.Uint64
 	trend             atomic.Int32 // see drifts
 	retakes           atomic.Uint64

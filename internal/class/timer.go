@@ -6,8 +6,9 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Timer measures the handlers that one worker runs one after the other, in either driver. It measures every call, except that it measures
-// only one in TimedCalls calls of a quick class, since two clock readings cost as much as a short handler. The zero Timer is ready for use.
+// Timer measures the handlers that one worker runs one after the other, in either driver. It measures one in TimedCalls calls of a class
+// that is known to be quick, since two clock readings cost as much as a short handler, and every call of any other class. The zero Timer is
+// ready for use.
 type Timer struct {
 	class *Class
 	since clock.Nanos // when the call began that is being measured; 0: no call is being measured

@@ -21,8 +21,8 @@ func (c *tested) start(tick time.Duration) {
 	c.Start(tick, func(wall time.Time) { c.wall.Store(&wall) })
 }
 
-// checkRefreshed fails unless the last refresh had the current wall time, or one that is at most late earlier. running says whether the
-// clock must run.
+// checkRefreshed fails unless the last refresh had the current wall time, or one that is earlier by no more than late. running says
+// whether the clock must run.
 func (c *tested) checkRefreshed(t *testing.T, running bool, late time.Duration) {
 	t.Helper()
 	if c.Ticks() != running {

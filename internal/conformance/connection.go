@@ -13,7 +13,7 @@ func late(c Case) Case {
 	return c
 }
 
-// closing returns a group whose requests get the answer want, after which the server closes the connection.
+// closing returns a group whose requests get the wanted answer, after which the server closes the connection.
 func closing(name, rfc, sentence string, want Answer) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: answers(saying(want, "Connection", "close")), Then: Closes}
 }

@@ -104,7 +104,7 @@ func (l *List) Value(i int) []byte {
 	return l.entries[i].ValueIn(l.buf)
 }
 
-// Find returns the index of the first field called name at or after from, -1 if there is none.
+// Find returns the index of the first field called name, beginning with the field at the index from; -1 if there is none.
 func (l *List) Find(name string, from int) int { return l.findNamed(name, Lookup(name), from) }
 
 // findNamed is Find for a name whose number is known.

@@ -21,7 +21,7 @@ func (r Route) Wildcards() (names []string) {
 // Request returns a path that the pattern matches, with the name of each wildcard as its value.
 func (r Route) Request() string { return r.Replace("$1") }
 
-// Replace returns the pattern with each wildcard replaced by with, in which "$1" is the wildcard's name.
+// Replace returns the pattern with each wildcard replaced by the text of with, in which "$1" is the wildcard's name.
 func (r Route) Replace(with string) string { return wildcard.ReplaceAllString(r.Path, with) }
 
 var wildcard = regexp.MustCompile(`\{([a-z_]+)\}`)

@@ -51,10 +51,10 @@ type Queue struct {
 	Long time.Duration // 0: longHandshake; immutable
 
 	mu        race.Mutex[race.OfHandshakes]
-	computing list.List                       // of *handshake, the first one for longest; guarded by mu
+	computing list.List                       // of *handshake; the front one has computed for the longest; guarded by mu
 	held      int                             // how many handshakes are in stage handshakeHeld; guarded by mu
 	looks     bool                            // a timer that will call look is set; guarded by mu
-	waiting   list.List                       // of *handshake, those that wait for their clients, the first one for longest; guarded by mu
+	waiting   list.List                       // of *handshake, those that wait for their clients; the front one has waited for the longest; guarded by mu
 	all       map[Conn]*handshake             // every handshake by its connection; guarded by mu
 	clients   map[netip.Addr]*handshakeClient // the clients that have a handshake in all, by address; guarded by mu
 	turns     list.List                       // of *handshakeClient: those that have queued handshakes; guarded by mu

@@ -99,7 +99,7 @@ func ReadPreface(b []byte) (bool, Fault) {
 type Reader struct {
 	length  int32 // payload length of the frame that is read in pieces
 	left    int32 // how many bytes of that frame will still arrive, including padding
-	padding int32 // how many bytes of left are padding
+	padding int32 // how many of the bytes counted by left are padding
 	stream  uint32
 	block   uint32 // the stream of an incomplete field block, 0 for none
 	kind    FrameType

@@ -48,8 +48,8 @@ type Head struct {
 	seen    uint8 // a bit for each pseudo-header field that has occurred
 
 	extended, trailer  bool
-	begun              bool // the request line was made from the pseudo-header fields
-	host, crumbs       bool // whether Host or Cookie has occurred
+	begun              bool // no pseudo-header field may follow
+	host, crumbs       bool // there was a Host field; there was a Cookie field
 	expects, hasLength bool
 }
 
@@ -194,7 +194,8 @@ func (h *Head) requestLine() (method, target []byte, fault Fault) {
 var (
 	methodGet, nameHost, nameCookie           = []byte("GET"), []byte("host"), []byte("cookie")
 	nameUpgrade, nameConnection, valueUpgrade = []byte("upgrade"), []byte("connection"), []byte("Upgrade")
-	// A WebSocket over HTTP/2 has no key (RFC 8441, section 5). Handlers that know only HTTP/1.1 require one, but any key will do.
+	// A WebSocket over HTTP/2 has no key (RFC 8441, section 5). Handlers that know only HTTP/1.1 require one. Any key will do,
+	// since the key and its answer only show that the server understands WebSockets.
 	nameKey, valueKey = []byte("sec-websocket-key"), []byte("AAAAAAAAAAAAAAAAAAAAAA==")
 )
 

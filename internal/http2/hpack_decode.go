@@ -27,7 +27,7 @@ type Sink interface {
 }
 
 // Decoder decodes the field blocks that a connection receives (RFC 7541). It must decode each of them in order, since a block refers to
-// table entries of earlier blocks. Call Reset first. A Decoder allocates memory when the first entry is added to its table.
+// table entries of earlier blocks. Call Reset first. A Decoder allocates no memory until it decodes a literal.
 type Decoder struct {
 	table   table
 	allowed uint32 // the largest table size that an update may set

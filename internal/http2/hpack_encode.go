@@ -170,8 +170,8 @@ const (
 type Encoder struct {
 	slots [encoderSlots]encoderSlot
 	// added and bytes are the number and the total size of all entries that were ever added to the table. Both may overflow. That is
-	// harmless: they are compared only with the values that they had when an entry was added that is still in the table, and since then they
-	// have grown by at most initialTableSize.
+	// harmless: they are compared only with the values that they had when an entry of a slot was added, and since then they have grown by
+	// at most twice initialTableSize.
 	added, bytes uint16
 	max          uint16 // the size of the table
 
@@ -233,8 +233,8 @@ func (e *Encoder) evict(max uint16) {
 	}
 }
 
-// Append appends the field: as an index if it is in the table, and otherwise as a literal. The literal is added to the table if its slot is
-// free.
+// Append appends the field: as an index if it is in the table, and otherwise as a literal. The literal is added to the table if it fits
+// there and its slot is free; a Date replaces the previous one.
 func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	s := &e.slots[l.slot%encoderSlots]
 	if age := e.added - s.added; s.number == l.number && age < 1<<indexedBits-1-uint16(staticCount) {
@@ -243,8 +243,9 @@ func (e *Encoder) Append(dst []byte, l *Literal) []byte {
 	return e.add(dst, l, s)
 }
 
-// add appends a field that isn't in the table, or whose index there needs two bytes. It adds the field to the table if its slot is free. A
-// literal keeps its slot as long as it is in the table. Otherwise two literals with the same slot would replace each other again and again.
+// add appends a field that isn't in the table, or whose index there needs two bytes. If the field isn't in the table, add adds it there,
+// provided that it fits and its slot is free or the slot of Date. Any other literal keeps its slot as long as it is in the table. Otherwise
+// two literals with the same slot would replace each other again and again.
 func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	if s.number == l.number {
 		return appendInt(dst, indexedField, indexedBits, staticCount+uint32(e.added-s.added))

@@ -180,9 +180,9 @@ func (t *table) resize(max uint32) {
 	t.evict(max)
 }
 
-// prepare makes room for n more bytes of text. First it moves the text over that of evicted entries; if that isn't enough, it reallocates
-// the text. rest is the number of bytes of the field block that are still undecoded. Mostly the first block of a connection fills the table,
-// so its size says how much memory to allocate.
+// prepare makes room for n more bytes of text. First it moves the text over that of evicted entries, if they make up at least a quarter of
+// it. If that isn't enough, it reallocates the text. rest is the number of bytes of the field block that are still undecoded. Mostly the
+// first block of a connection fills the table, so its size says how much memory to allocate.
 func (t *table) prepare(n, rest int) {
 	const least, most = 64, 1024
 	if len(t.text)+n <= cap(t.text) {

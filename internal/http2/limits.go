@@ -48,8 +48,8 @@ type Earned struct {
 	// frames is how many frames the client may send for free: PING (gRPC's clients measure the bandwidth with it), small WINDOW_UPDATE, or
 	// frames for streams that have ended.
 	frames uint16
-	// answers is how many whole answers the client has received. For each of them it may give up one other answer: users of a proxy or of
-	// gRPC cancel requests, and many of them share a connection. An answer counts when its end is sent.
+	// answers is how many whole answers the server has sent. For each of them it may give up one other answer: users of a proxy or of gRPC
+	// cancel requests, and many of them share a connection. An answer counts when its end is sent.
 	answers uint16
 	// content is how many bytes of whole answers the client hasn't credited by WINDOW_UPDATE. Clients send WINDOW_UPDATE when their program
 	// has read bytes, even after the answer has ended; net/http's client sends one for every 4 KB.

@@ -138,8 +138,8 @@ func (s *Stream) Replace(a *Answer) {
 	}
 }
 
-// AnswerApart sends the answer while the handler still runs. The handler's next Read returns ErrAnswered. AnswerApart returns the size of
-// the answer's body.
+// AnswerApart sends the answer while the handler still runs. If the handler reads the rest of the body after that, it gets ErrAnswered.
+// AnswerApart returns the size of the answer's body.
 func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	h := s.h
 	h.mu.Lock()

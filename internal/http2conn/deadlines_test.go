@@ -15,7 +15,7 @@ type deadlineConn struct {
 	t *Turn
 }
 
-// await adds a stream that waits for what.
+// await adds a stream with the given kind of wait.
 func (c deadlineConn) await(what awaits) *Stream {
 	s := &Stream{Request: new(Request)}
 	s.open(c.Conn, 1)

@@ -21,7 +21,7 @@ type Shared struct {
 	Counts  Counts
 
 	Draining *atomic.Bool // the server is shutting down
-	NoReuse  *atomic.Bool // connections end after their first request
+	NoReuse  *atomic.Bool // connections end as soon as they have had a request
 	// FirstRequest returns for how long a shutdown waits for the first request of a connection that has existed for the given time.
 	FirstRequest func(waited time.Duration) time.Duration
 	TellsActive  bool // Driver.Active is called

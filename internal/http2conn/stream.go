@@ -144,7 +144,7 @@ const longestRestTime = 10 * time.Second
 // maxRest is how many bytes the server receives of a request that was answered before its end. A lingering connection has the same limit.
 const maxRest = 64 << 20
 
-// windowDeadline returns the time by which a client that last opened its window at since must open it again.
+// windowDeadline returns the time by which a client must open its window again that last opened it at the time since.
 func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 	shared := s.h.shared
 	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))

@@ -23,7 +23,7 @@ type Writing struct {
 	Apart bool
 }
 
-// Begin sends the head of a streamed answer. bare says that no content follows.
+// Begin queues the head of a streamed answer. bare says that no content follows.
 func (s *Stream) Begin(a *Answer, bare bool) {
 	h := s.h
 	h.mu.Lock()

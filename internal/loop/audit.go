@@ -27,7 +27,8 @@ func (s *Socket) Overdue() (what string, progress [2]uint64) {
 	return what, progress
 }
 
-// Looks returns how often the loop has asked the epoll set for events. Any goroutine may call Looks at any time; it is for tests.
+// Looks returns how many times the loop has asked the epoll set for events without waiting. Any goroutine may call Looks at any
+// time; it is for tests.
 func (s *Socket) Looks() int64 { return s.loop.looks.Load() }
 
 // Waiting returns how many goroutines wait for their clients, and how many sockets the runtime's poller watches.

@@ -112,7 +112,8 @@ func (g *Group) hold() bool {
 	}
 }
 
-// release undoes a call of hold. Each leader also calls it once, when it leaves its loop. The last call closes the loops' descriptors.
+// release undoes a call of hold. The leader of each seat also calls it, when its loop has ended. The last call closes the loops'
+// descriptors.
 func (g *Group) release() {
 	if g.inUse.Add(-1) > 0 {
 		return

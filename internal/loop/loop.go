@@ -14,7 +14,8 @@ const (
 	// maxEvents is how many events a leader takes from the epoll set at a time.
 	maxEvents = 64
 
-	// Slots of entries of an epoll set that aren't connections: those from firstListener on are for listeners, and bellSlot is for the bell.
+	// Slots of entries of an epoll set that aren't connections: firstListener and those after it are for listeners, and bellSlot is for the
+	// bell.
 	firstListener = 1 << 30
 	bellSlot      = 1<<31 - 1
 )
@@ -40,10 +41,10 @@ type Loop struct {
 	// batch holds the events to be served.
 	batch [3 * maxEvents]batchEntry
 
-	// Only the filler uses the fields down to monitor.
+	// Only the filler uses the fields down to parker, except for the parker's bell.
 	events  [maxEvents]pollEvent
 	filled  int       // entries put into batch and not yet published
-	queue   []*Socket // claimed connections; those from index queued on aren't in a batch yet
+	queue   []*Socket // claimed connections; queue[queued:] isn't in a batch yet
 	queued  int
 	taken   []*Socket // the previous array of inbox, which is reused
 	napper  napper

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// monitorTick is the interval of the checks in a busy loop. A leader that is in the same turn at two checks loses its seat.
+	// monitorTick is the interval of the checks in a busy loop. A leader that is in the same turn at two successive checks loses
+	// its seat.
 	monitorTick = time.Millisecond
 	// quietTick is the interval in a loop that has little to do. It is longer, since a tick wakes a thread, which costs more than a quick
 	// request.

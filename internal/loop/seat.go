@@ -53,7 +53,7 @@ type Seat struct {
 	slot      uint32      // the slot of the connection that was served last
 	rounds    int         // how many batches the leader has begun since it woke up
 	appointed bool        // the leader is new, so its first wait mustn't be a nap
-	busySince clock.Nanos // when the leader has begun to be busy without a break; 0: not known yet
+	busySince clock.Nanos // since when the leader has been busy without a break; 0: not known yet
 	share     share
 	_         apart.Lines
 }

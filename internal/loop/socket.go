@@ -74,7 +74,7 @@ type connWaiters struct {
 	mu                      race.Mutex[race.OfLeaf]  // held while watchLocked is called, since a reader and a writer may do that concurrently
 	readTimer, writeTimer   *time.Timer              // guarded by loop.mu
 	readSerial, writeSerial uint64                   // incremented when a deadline is set; guarded by loop.mu
-	taken                   atomic.Pointer[net.Conn] // the connection that a hijack has made of the socket: methods of Socket call it
+	taken                   atomic.Pointer[net.Conn] // after a hijack, the connection that has taken the socket's place: the methods of Socket call its methods
 }
 
 // ErrNotYet says that a call would have to wait. It is temporary, since crypto/tls ends the connection after any other error.
@@ -131,7 +131,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 		if errno == syscall.EAGAIN {
 			switch {
 			case expired:
-				return 0, s.waitError("read", false) // without EAGAIN, p has received the bytes, though fewer than wanted
+				return 0, s.waitError("read", false) // only after EAGAIN: if bytes have arrived, Read returns them, though fewer than wanted
 			case s.NoWaitRead:
 				return 0, ErrNotYet
 			}
@@ -442,7 +442,7 @@ func (s *Socket) whileOpen(f func(fd int)) bool {
 	return true
 }
 
-// closeTaken closes the connection that a hijack has made of the socket. It returns net.ErrClosed if there is none.
+// closeTaken closes the connection that has taken the socket's place in a hijack. It returns net.ErrClosed if there is none.
 func (s *Socket) closeTaken() error {
 	if taken := s.Taken(); taken != nil {
 		return taken.Close()
@@ -547,7 +547,8 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 	}
 }
 
-// Taken returns the connection that a hijack has made of the socket, or nil. If there is one, the methods of Socket call it.
+// Taken returns the connection that has taken the socket's place in a hijack, or nil. If there is one, the methods of Socket call its
+// methods.
 func (s *Socket) Taken() net.Conn {
 	if w := s.waiters.Load(); w != nil {
 		if taken := w.taken.Load(); taken != nil {

@@ -65,8 +65,9 @@ type lone struct {
 	done   bool
 }
 
-// A group has at most one polledSocket for every descriptorsPerPolled descriptors that the process may have, and at most mostPolled. Loops
-// wake all other goroutines that wait. With that many of them, the loops have much to do and rarely rest.
+// descriptorsPerPolled and mostPolled limit the polledSockets of a group: it may have one for every descriptorsPerPolled descriptors that
+// the process may have, and at most mostPolled. All further goroutines that wait are woken by their loops, which then have much to do, and
+// rarely rest.
 const descriptorsPerPolled, mostPolled = 64, 256
 
 // maxPolled returns how many polledSockets a group may have at a time.

@@ -67,7 +67,7 @@ func (s *stall) late(limits pace.Limits, now clock.Time, buffered int) bool {
 	return false
 }
 
-// watchLocked begins to watch the client, unless there is no limit for the client.
+// watchLocked begins to watch the client, unless the client is watched already or may take any time.
 func (o *Outbox) watchLocked() {
 	o.mu.AssertHeld()
 	if o.stall != nil || o.err != nil {

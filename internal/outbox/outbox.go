@@ -34,7 +34,7 @@ type Owner interface {
 	HasMore() bool
 	// Drained is called, without the lock, when the queue was sent. It is called only if there is no Socket, by the goroutine that writes.
 	Drained()
-	// Disconnect is called, without the lock, when the client is too slow, or when a write has failed for a reason that reads may not
+	// Disconnect is called, without the lock, when the client is too slow, or when a write has failed for a reason that reads might not
 	// report. err is os.ErrDeadlineExceeded if the client is too slow. The outbox has already failed with err.
 	Disconnect(err error)
 }
@@ -246,8 +246,8 @@ func (o *Outbox) brokenLocked(n int) {
 	}
 }
 
-// Finish queues last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner when everything
-// was sent.
+// Finish queues the bytes of last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner
+// when everything was sent.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -273,7 +273,7 @@ func (o *Outbox) AllSent() bool {
 	return o.err == nil && o.emptyLocked()
 }
 
-// AwaitEmpty waits until Empty returns true. Since a client that is too slow is disconnected, the wait is limited.
+// AwaitEmpty waits until Empty returns true. If the client is too slow, the outbox fails, which ends the wait.
 func (o *Outbox) AwaitEmpty() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -328,8 +328,8 @@ func (o *Outbox) Fail(err error) {
 }
 
 // breakLocked records that a write has failed. If the client has left, reads of the owner fail too, after the remaining input was read.
-// After a failure for another reason, such as a lack of memory, reads may not fail. Then the owner would wait for the client, and the client
-// for bytes that can't be sent. So breakLocked disconnects the client.
+// After a failure for another reason, such as a lack of memory, reads might not fail. Then the owner would wait for the client, and the
+// client for bytes that can't be sent. So breakLocked disconnects the client.
 func (o *Outbox) breakLocked(err error) {
 	o.mu.AssertHeld()
 	o.failLocked(err)

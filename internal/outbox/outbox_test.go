@@ -286,8 +286,8 @@ func TestAwaitSent(t *testing.T) {
 	})
 }
 
-// After Finish the queued bytes are sent, and then last, and the outbox accepts no more bytes. If bytes are still waiting, Finish returns
-// false, and the owner is woken when they were sent.
+// After Finish the queued bytes are sent, and then those that were passed to Finish, and the outbox accepts no more bytes. If bytes are
+// still waiting, Finish returns false, and the owner is woken when they were sent.
 func TestFinish(t *testing.T) {
 	socket := newStubSocket()
 	o := open(socket, false)

@@ -164,7 +164,7 @@ func (l *List) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// find returns the index of the first parameter at or after from with the key, -1 if there is none.
+// find returns the index of the first parameter with the key, beginning with the parameter at the index from; -1 if there is none.
 func (l *List) find(key string, from int) int {
 	for i := from; i < len(l.list); i++ {
 		if string(l.key(i)) == key {
@@ -217,7 +217,7 @@ func (l *List) store(s string) (start, end int) {
 	return start, len(l.arena)
 }
 
-// deleteFrom removes the parameters with the key at or after from.
+// deleteFrom removes the parameters with the key, beginning with the parameter at the index from.
 func (l *List) deleteFrom(key string, from int) {
 	kept := from
 	for i := from; i < len(l.list); i++ {

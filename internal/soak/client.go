@@ -81,12 +81,12 @@ func (c *client) work(ctx context.Context) {
 	}
 }
 
-// sleep pauses for a random time from 0 to most.
+// sleep pauses for a random time, possibly 0; most is the maximum.
 func (c *client) sleep(most time.Duration) {
 	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
 }
 
-// repeat makes up to most exchanges of one request each.
+// repeat makes a random number of exchanges of one request each; most is the maximum.
 func repeat(most int, next func(*visit) *request) func(*visit) error {
 	return func(v *visit) error {
 		for range 1 + v.random.IntN(most) {

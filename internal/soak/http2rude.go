@@ -19,7 +19,7 @@ func (v *visit) newFrames(settings ...http2.Setting) *filotest.RawHTTP2 {
 	return filotest.NewRawHTTP2(nil, v, settings...)
 }
 
-// addRequest adds the frames of a request, with DATA of up to most bytes each.
+// addRequest adds the frames of a request, with DATA frames of a maximum size (most).
 func addRequest(c *filotest.RawHTTP2, id uint32, q *request, most int) {
 	c.Request(id, q.target, len(q.content) == 0, ":method", q.method)
 	for rest := q.content; len(rest) > 0; {

@@ -27,9 +27,9 @@ type NowSender interface {
 // ErrNoSendfile is the error of a FileSender for a file that the system can't send without copying it through the process.
 var ErrNoSendfile = errors.New("filo: the system can't send such a file by itself")
 
-// NewFileSender returns a FileSender for a file on a connection, or nil if the connection can't send files. local is the same file if it is
-// a local one, and otherwise nil. whole is the same file for senders that need to change the file's position, or nil if the position mustn't
-// change.
+// NewFileSender returns a FileSender for a file on a connection, or nil if the connection can't send the file by itself. local is the same
+// file if it is a local one, and otherwise nil. whole is the same file for senders that need to change the file's position, or nil if the
+// position mustn't change.
 func NewFileSender(conn net.Conn, file syscall.Conn, local *localfile.File, whole io.ReadSeeker) FileSender {
 	if s := newSendfile(conn, file, local); s != nil {
 		return s

@@ -101,7 +101,7 @@ func (l *link) carry(from, to *os.File, random *rand.Rand) {
 	}
 }
 
-// send writes each packet to to when the packet is due.
+// send writes each packet to a device (to) when the packet is due.
 func (l *link) send(to *os.File, packets <-chan packet) {
 	var waiting queue
 	for {

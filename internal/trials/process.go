@@ -154,7 +154,7 @@ func (p *process) lost(err error) error {
 
 // stop ends the process, and releases everything that was created for it.
 func (p *process) stop() {
-	p.untrace() // while strace is attached, the process may not end
+	p.untrace() // the process might not end while strace is attached
 	p.in.Close()
 	select {
 	case <-p.ended:

@@ -218,8 +218,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
-		// Requests don't wait for a request whose answer may be for its client alone. Nor do they wait if a note or an old response without a
-		// lifetime shows that the next answer will hardly be reusable.
+		// Requests don't wait for a request whose answer may be for its client alone. Nor do they wait if the next answer probably can't be
+		// reused: if the entry is a note that the last one wasn't stored, or an old response without a lifetime.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
 			return m.fetch(c, next, at, old)

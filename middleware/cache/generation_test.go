@@ -40,8 +40,8 @@ func (r *resource) serve(c *filo.Ctx) error {
 	return c.Text(200, value)
 }
 
-// An answer that was read before a change is neither stored after the change nor given to later requests, not even by another server with
-// the same Store.
+// If a handler has read its data before a change, its answer is neither stored after the change nor given to later requests, not even by
+// another server with the same Store.
 func TestOldAnswers(t *testing.T) {
 	for _, of := range []struct{ method, servers string }{
 		{"GET", "memory"}, {"GET", "a store"}, {"GET", "two servers"}, {"QUERY", "memory"}, {"QUERY", "a store"}, {"QUERY", "two servers"},

@@ -125,7 +125,7 @@ func read(resp *http.Response, request *row.Request) (a Answer, err error) {
 }
 
 // Compare returns an error that says how the answers of two servers to a row's requests differ, or nil. The value of Date may differ, and so may the
-// fields in may and in the row's Varies.
+// fields that are listed in the argument may or in the row's Varies.
 func Compare(r *row.Row, a, b []Answer, may ...string) error {
 	may = append(may, r.Varies...)
 	for i := range r.Requests {

@@ -176,8 +176,8 @@ func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	return fmt.Sprintf(" ×%.2f", measure.MiddleMean(ratios))
 }
 
-// ratios divides a peer's figure by another peer's, for each round that has both. It skips runs in which the host took more than most percent of the
-// processors' time.
+// ratios divides a peer's figure by another peer's, for each round that has both. It skips runs in which the host took too much of the processors'
+// time: more than a maximum (most), in percent.
 func (r *Report) ratios(g *plan.Group, f figure, name, to string, most float64) (ratios []float64) {
 	bases := map[int]float64{}
 	for _, record := range r.Store.Records(r.cell(g, to)) {

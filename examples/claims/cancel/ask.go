@@ -31,7 +31,7 @@ type task struct {
 	err   error         // the error of the handler's context at that time
 }
 
-// work does the steps until all are done, or until the context has ended. After leave steps it makes the client leave.
+// work does the steps until all are done, or until the context has ended. Once t.leave steps are done, it makes the client leave.
 func (t *task) work(ctx context.Context) error {
 	defer close(t.ended)
 	for t.done < t.steps && ctx.Err() == nil {

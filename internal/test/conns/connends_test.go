@@ -83,7 +83,7 @@ func (connEndBody) Close() error {
 	return nil
 }
 
-// connEndPark parks a connection. When the client sends bytes, the connection ends in the way that how names.
+// connEndPark parks a connection. When the client sends bytes, the connection ends. The parameter how says in which way.
 func connEndPark(c *filo.Ctx, how string) error {
 	serve := func(p *filo.ParkedConn, why filo.Wake) error {
 		if why == filo.WakeShutdown {

@@ -75,7 +75,7 @@ const (
 	tlsKeyUpdate       = 24
 )
 
-// seal appends an encrypted record to to.
+// seal appends an encrypted record to the slice to, and returns the result.
 func (h *tlsHalf) seal(to []byte, kind byte, content []byte) []byte {
 	content = append(bytes.Clone(content), kind)
 	header := binary.BigEndian.AppendUint16([]byte{tlsDataRecord, 3, 3}, uint16(len(content)+h.aead.Overhead()))

@@ -60,8 +60,7 @@ func (s *bodyServer) awaitBuffered(t *testing.T, n int64) {
 	filotest.Await(t, "bodies to be buffered", func() bool { return n == 0 && s.Stats().BodiesBuffered == 0 || n > 0 && s.Stats().BodiesBuffered > n })
 }
 
-// fill makes a request whose body takes half of the budget of 2,000 bytes. From then on, no client may use more than one thirty-second of the
-// budget.
+// fill makes a request whose body takes half of the budget of 2,000 bytes. From then on, no client may use more than 1/32 of the budget.
 func (s *bodyServer) fill(t *testing.T, c *http2Raw) uint32 {
 	t.Helper()
 	id := s.begin(c, "/hold")

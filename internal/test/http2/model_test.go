@@ -436,8 +436,8 @@ func (c *http2ModelConn) begin() {
 	}
 }
 
-// push sends up to most bytes of a request's body, as far as the windows allow, and returns their number. If last is true, the body's last
-// bytes also end the stream.
+// push sends as many bytes of a request's body as the windows allow, but no more than a maximum (most), and returns their number. If last
+// is true, the body's last bytes also end the stream.
 func (c *http2ModelConn) push(r *http2ModelRequest, most int, last bool) (n int) {
 	c.Books.Lock()
 	n = int(min(int64(most), int64(len(r.upload)), 65535+r.stream.Grown-r.sent, 65535+c.Grown-c.sent, 16<<10))

@@ -85,7 +85,7 @@ func readHead(c *filotest.Client) *http.Response {
 	return response
 }
 
-// endsWantWhole reads the body, and checks that it consists of the queued message and want, and ends properly.
+// endsWantWhole reads the body, and checks that it consists of the queued message and the wanted text, and ends properly.
 func endsWantWhole(t *testing.T, body io.Reader, want string) {
 	t.Helper()
 	var got bytes.Buffer

@@ -736,8 +736,8 @@ func TestServeWithoutHandler(t *testing.T) {
 	}
 }
 
-// lifeResettable returns a handler that waits for the client's reset, for each path in a different call. The handler sends to ended the error
-// of this call, or the cause with which the context has ended.
+// lifeResettable returns a handler that waits for the client's reset, for each path in a different call. The handler sends the error of this
+// call, or the cause with which the context has ended, to the channel ended.
 func lifeResettable(file string, ended chan<- error) filo.Handler {
 	return func(c *filo.Ctx) error {
 		switch c.Path() {
