@@ -5,9 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -101,7 +105,9 @@ func TestProtocols(t *testing.T) {
 func TestChromium(t *testing.T) {
 	address, certificate, seen, _ := start(t)
 	key := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
-	tab := browser.Tab(t, chromedp.Flag("origin-to-force-quic-on", address),
+	log := filepath.Join(t.TempDir(), "net-log.json")
+	t.Cleanup(func() { checkNetLog(t, log, address) }) // runs when the browser has ended, which completes the file
+	tab := browser.Tab(t, chromedp.Flag("origin-to-force-quic-on", address), chromedp.Flag("log-net-log", log),
 		chromedp.Flag("ignore-certificate-errors-spki-list", base64.StdEncoding.EncodeToString(key[:])))
 	wait := func(expression string) {
 		t.Helper()
@@ -128,5 +134,41 @@ func TestChromium(t *testing.T) {
 	}
 	if len(seen.seen) != 4 {
 		t.Errorf("the requests were %v", seen.seen)
+	}
+}
+
+// checkNetLog checks Chromium's own log of its network: it sent its requests over HTTP/3, and none over TCP. The log has its constants and each event
+// on a line of its own. The end may be missing, depending on how the browser ended.
+func checkNetLog(t *testing.T, file, address string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, events, _ := strings.Cut(string(text), "\n")
+	var log struct {
+		Constants struct{ LogEventTypes map[string]int }
+	}
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(first, ",")+"}"), &log); err != nil {
+		t.Fatalf("the log has %d bytes: %v", len(text), err)
+	}
+	sent := make(map[int]int) // by the event's type
+	for line := range strings.Lines(events) {
+		var event struct {
+			Type   int
+			Params struct{ Headers any }
+		}
+		if json.Unmarshal([]byte(strings.TrimRight(line, ",\n]")), &event) == nil && strings.Contains(fmt.Sprint(event.Params.Headers), address) {
+			sent[event.Type]++
+		}
+	}
+	for kind, want := range map[string]bool{
+		"HTTP_TRANSACTION_QUIC_SEND_REQUEST_HEADERS":  true,
+		"HTTP_TRANSACTION_HTTP2_SEND_REQUEST_HEADERS": false,
+		"HTTP_TRANSACTION_SEND_REQUEST_HEADERS":       false,
+	} {
+		number, known := log.Constants.LogEventTypes[kind]
+		if n := sent[number]; !known || (n > 0) != want {
+			t.Errorf("the log of %d bytes has %d of %s", len(text), n, kind)
+		}
 	}
 }
