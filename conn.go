@@ -335,7 +335,7 @@ func waitWord(s waitState, deadline clock.Time) int64 { return int64(deadline)&^
 
 // awaitSweep makes sure that the next sweep runs in time for the deadline of a wait.
 func (c *conn) awaitSweep(deadline clock.Time) {
-	if set := &c.server.conns; deadline != 0 && deadline < set.due.Load() {
+	if set := &c.server.conns; set.schedule.IsLate(deadline) {
 		set.hasten(deadline)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/filohttp/filo/internal/answerconn"
 	"github.com/filohttp/filo/internal/apart"
@@ -15,11 +14,11 @@ import (
 	"github.com/filohttp/filo/internal/linger"
 	"github.com/filohttp/filo/internal/proxyproto"
 	"github.com/filohttp/filo/internal/race"
+	"github.com/filohttp/filo/internal/sweep"
 	"github.com/filohttp/filo/internal/walklist"
 )
 
-// connSet holds the connections being served, and the sweep that enforces their deadlines. The sweep is one goroutine with one timer
-// for all connections. If each wait had a timer, it would have to be set twice per request.
+// connSet holds the connections being served, and sweeps them to enforce their deadlines.
 type connSet struct {
 	max        int // 0: no limit; immutable
 	perAddress int // 0: no limit; immutable
@@ -28,15 +27,8 @@ type connSet struct {
 	// connections are assigned the elements in turn, so that few processors write to the same element.
 	answered []sharedCounts // set once, by configure, in life.Hold
 
-	// due is when the next sweep begins: at the earliest deadline that the last sweep saw, or when the shortest timeout has passed
-	// since that sweep, if that is earlier. An owner that sets an earlier deadline makes due earlier (hasten). While a sweep is
-	// running, due is the latest time for the next one.
-	due      clock.Atomic[clock.Time]
+	schedule sweep.Schedule // when the next sweep begins; guarded by mu, but for IsLate
 	clock    *coarseClock
-	timer    *time.Timer   // guarded by mu
-	interval time.Duration // minimum time between two sweeps
-	shortest time.Duration // the shortest timeout
-	swept    clock.Time    // when the last sweep ended; guarded by mu
 
 	_    apart.Lines // requests read the fields above; connections that begin or end write the fields below
 	room connRoom
@@ -48,8 +40,6 @@ type connSet struct {
 	carried   int                  // requests of other servers, for which a shutdown waits too; guarded by mu
 	addresses census.Conns         // the clients, if perAddress is set; guarded by mu
 	strangers map[*conn]net.Addr   // addresses that the RemoteAddr of strangers has returned: see tellsAddress; guarded by mu
-	sweeping  bool                 // a sweep is scheduled or running, since there are connections; guarded by mu
-	underway  bool                 // a sweep is running; guarded by mu
 	empty     chan struct{}        // closed when the last connection is removed; nil if nobody waits; guarded by mu
 	closed    bool                 // set by closeAll or seal: no connection is added any more; guarded by mu
 
@@ -125,11 +115,7 @@ func (s *connSet) addLocked(c *conn) {
 	s.conns.Add(c)
 	c.member = true
 	c.answered = s.nextCountsLocked()
-	if !s.sweeping && s.timer != nil {
-		s.sweeping = true
-		s.due.Store(s.clock.Now().Add(s.interval))
-		s.timer.Reset(s.interval)
-	}
+	s.schedule.Added()
 }
 
 // nextCountsLocked returns the next element of answered, round robin.
@@ -277,32 +263,18 @@ func (s *connSet) bodiesOf(c *conn) *atomic.Int64 {
 	return new(atomic.Int64)
 }
 
-// sweepInterval returns the minimum time between two sweeps.
-func sweepInterval(shortest time.Duration) time.Duration {
-	return max(min(time.Second, shortest/4), time.Millisecond)
-}
-
-// startSweep begins to enforce deadlines. The sweep rests while there are no connections.
+// startSweep begins to enforce deadlines.
 func (s *connSet) startSweep(server *Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clock, s.shortest = &server.clock, server.config.shortestTimeout()
-	s.interval = sweepInterval(s.shortest)
-	s.sweeping = s.conns.Len() > 0
-	s.due.Store(s.clock.Now().Add(s.interval))
-	s.timer = time.AfterFunc(s.interval, s.sweep)
-	if !s.sweeping {
-		s.timer.Stop()
-	}
+	s.clock = &server.clock
+	s.schedule.Start(&server.clock.Coarse, server.config.shortestTimeout(), s.conns.Len() > 0, s.sweep)
 }
 
 func (s *connSet) stopSweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
-	}
+	s.schedule.Stop()
 }
 
 // walk calls visit, without holding mu, for the connections that are in the set when walk begins, except those removed before their turn. A
@@ -334,12 +306,13 @@ func (s *connSet) take(w *walklist.Walk, batch *[walklist.PageSize]*conn) int {
 
 // sweep wakes the owners whose deadline has passed.
 func (s *connSet) sweep() {
-	now, ok := s.beginSweep()
+	s.mu.Lock()
+	now, due, ok := s.schedule.Begin()
+	s.mu.Unlock()
 	if !ok {
 		return
 	}
 	s.clock.CatchUp() // after a pause of the process, woken owners set deadlines for bytes that haven't arrived yet
-	due := now.Add(s.shortest)
 	s.walk(func(c *conn) {
 		switch deadline := deadlineIn(c.word.Load()); {
 		case deadline > now:
@@ -350,41 +323,9 @@ func (s *connSet) sweep() {
 			}
 		}
 	})
-	s.endSweep(due)
-}
-
-// beginSweep begins a sweep and returns its time, or false if the sweep was stopped. The running sweep may miss new deadlines. So from now
-// on a new deadline that is earlier than due replaces due.
-func (s *connSet) beginSweep() (now clock.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer == nil {
-		return 0, false
-	}
-	now = s.clock.Exact()
-	s.underway = true
-	s.due.Store(now.Add(s.shortest))
-	return now, true
-}
-
-// endSweep schedules the next sweep, for the earliest deadline that this sweep has seen.
-func (s *connSet) endSweep(due clock.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.underway = false
-	if s.sweeping = s.conns.Len() > 0; s.sweeping && s.timer != nil {
-		s.swept = s.clock.Exact()
-		s.setDueLocked(s.swept, max(min(due, s.due.Load()), s.swept.Add(s.interval)))
-	}
-}
-
-// setDueLocked schedules the next sweep.
-func (s *connSet) setDueLocked(now, due clock.Time) {
-	s.mu.AssertHeld()
-	s.due.Store(due)
-	if !s.underway {
-		s.timer.Reset(due.Sub(now))
-	}
+	s.schedule.End(due, s.conns.Len() > 0)
 }
 
 // expire wakes the owner of a connection whose deadline has passed. In a wait to write it first checks how much the client has taken. While
@@ -413,10 +354,7 @@ func (s *connSet) expire(c *conn, now clock.Time) (next clock.Time) {
 func (s *connSet) hasten(deadline clock.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// interval counts from the last sweep. If it counted from now, repeated calls of hasten would postpone the sweep for ever.
-	if due := max(deadline, s.swept.Add(s.interval)); s.timer != nil && s.sweeping && due < s.due.Load() {
-		s.setDueLocked(s.clock.Exact(), due)
-	}
+	s.schedule.Hasten(deadline)
 }
 
 // awaitWakeUp waits until a wake-up in progress has arrived.

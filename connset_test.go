@@ -26,6 +26,7 @@ import (
 
 	"github.com/filohttp/filo/internal/census"
 	"github.com/filohttp/filo/internal/clock"
+	"github.com/filohttp/filo/internal/sweep"
 )
 
 // lifeBound is how long the tests wait for an event that must happen. A passing test never waits so long.
@@ -130,7 +131,7 @@ func TestSweepLetsOthersIn(t *testing.T) {
 		if n := woken.Load(); n != int64(len(conns)-1) {
 			t.Errorf("%d of %d owners were woken", n, len(conns)-1)
 		}
-		time.Sleep(2*time.Second + s.conns.interval)
+		time.Sleep(2*time.Second + sweep.Interval(s.config.shortestTimeout()))
 		synctest.Wait()
 		if woken.Load() != int64(len(conns)) {
 			t.Error("a wait that began during the sweep wasn't ended in its time")

@@ -4,14 +4,12 @@ package filo
 
 import (
 	"testing"
-
-	"github.com/filohttp/filo/internal/clock"
 )
 
 // In builds with the race detector, a function whose caller must hold a lock panics if the lock isn't held.
 func TestCalledWithoutTheLock(t *testing.T) {
 	calls := map[string]func(){
-		"connSet":        func() { new(connSet).setDueLocked(0, clock.Time(1)) },
+		"connSet":        func() { new(connSet).maybeEmptyLocked() },
 		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
 		"workerPool":     func() { new(workerPool).countSpawnLocked() },
 	}

@@ -62,9 +62,9 @@ func TestWrittenFieldsAreApart(t *testing.T) {
 		name          string
 		read, written uintptr
 	}{
-		{"Server.conns.swept and room", unsafe.Offsetof(s.conns.swept), unsafe.Offsetof(s.conns.room)},
+		{"Server.conns.clock and room", unsafe.Offsetof(s.conns.clock), unsafe.Offsetof(s.conns.room)},
 		{"Server.conns and bodies", unsafe.Offsetof(s.conns) + unsafe.Offsetof(s.conns.waking), unsafe.Offsetof(s.bodies)},
-		{"Server.classes and conns.due", unsafe.Offsetof(s.classes) + offset(&k, "backOff"), unsafe.Offsetof(s.conns)},
+		{"Server.classes and conns.schedule", unsafe.Offsetof(s.classes) + offset(&k, "backOff"), unsafe.Offsetof(s.conns)},
 		{"workerPool.clock and places", offset(&p, "clock"), offset(&p, "places") + offset(&p.places, "taken")},
 		{"Class.parked and mu", offset(&k, "parked"), offset(&k, "mu")},
 	} {
@@ -166,7 +166,7 @@ func TestRequestsWriteNothingShared(t *testing.T) {
 			// The only connection is on the loop own. others returns the memory to which the connection's requests must not write.
 			others := func(own int) *manycoresMemory {
 				m := &manycoresMemory{names: make(map[uintptr]string)}
-				m.add("Server", reflect.TypeFor[Server](), uintptr(unsafe.Pointer(s)), "Server.clock", "Server.conns.due", "Server.conns.swept")
+				m.add("Server", reflect.TypeFor[Server](), uintptr(unsafe.Pointer(s)), "Server.clock", "Server.conns.schedule")
 				m.add("Server.pool", reflect.TypeFor[workerPool](), uintptr(unsafe.Pointer(s.pool)))
 				m.add("Class", reflect.TypeFor[class.Class](), uintptr(unsafe.Pointer(route)))
 				m.add("Group", reflect.TypeFor[loop.Group](), uintptr(unsafe.Pointer(g)), "Group.monitors")

@@ -54,6 +54,7 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 	"github.com/filohttp/filo/internal/pace"
 	"github.com/filohttp/filo/internal/running"
+	"github.com/filohttp/filo/internal/sweep"
 	"github.com/filohttp/filo/internal/tasks"
 	"github.com/filohttp/filo/pool"
 )
@@ -384,7 +385,7 @@ func (s *Server) newConfig() serverConfig {
 		concurrency:       positive(s.Concurrency, DefaultConcurrency),
 		leaders:           positive(s.Leaders, runtime.GOMAXPROCS(0)),
 	}
-	c.pause = 2 * sweepInterval(c.shortestTimeout())
+	c.pause = 2 * sweep.Interval(c.shortestTimeout())
 	c.unencryptedHTTP2, c.http2 = s.HTTP2.Unencrypted && !s.HTTP2.Disabled, s.newHTTP2Shared(&c)
 	c.driver, c.driverErr = chooseDriver(s.Driver)
 	c.tick = clock.Tick(min(c.idleWorker, c.shortestTimeout()))

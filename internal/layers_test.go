@@ -27,6 +27,7 @@ var layers = []string{
 	"internal/requestctx",
 	"internal/pace",
 	"internal/walklist",
+	"internal/sweep",
 	"internal/census",
 	"internal/life",
 	"internal/tasks",
