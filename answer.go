@@ -66,7 +66,7 @@ func (c *Ctx) Bytes(status int, contentType string, b []byte) error {
 	return nil
 }
 
-// BytesNoCopy is Bytes without a copy of b. The caller must never change b again.
+// BytesNoCopy is like Bytes, but doesn't copy b. The caller must never change b again.
 func (c *Ctx) BytesNoCopy(status int, contentType string, b []byte) error {
 	if err := c.answerable(status); err != nil {
 		return err

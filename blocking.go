@@ -109,7 +109,7 @@ func (c *conn) serve() (isHTTP2 bool) {
 	}
 }
 
-// answer runs the handler. It writes a large answer at once; smaller answers collect in out until the input is used up. It reports false if
+// answer runs the handler. It writes a large answer at once; smaller answers collect in c.out until the input is used up. It reports false if
 // the client is gone.
 func (c *conn) answer() bool {
 	// Earlier answers may stay unsent while a quick handler runs, but not while a handler runs that may be slow.
@@ -137,8 +137,8 @@ func (c *conn) readHead() {
 	}
 }
 
-// lastRead gives an idle connection a last chance to send a request while the server shuts down. since is when the connection became idle.
-// lastRead sets short deadlines, since a read with a deadline in the past would fail even if bytes have arrived.
+// lastRead gives an idle connection a last chance to send a request while the server shuts down. The argument since is the time when the
+// connection became idle. lastRead sets short deadlines, since a read with a deadline in the past would fail even if bytes have arrived.
 func (c *conn) lastRead(p []byte, state waitState, since clock.Time) (int, error) {
 	wait := c.server.lastReadTime(state, c.server.clock.Now().Sub(since))
 	c.setState(stateLast)

@@ -220,8 +220,8 @@ func (c *conn) readBody(b *body, p []byte) (int, error) {
 	return 0, b.err
 }
 
-// direct returns how many of size bytes can be read directly into the handler's buffer: only bytes that are certain to be content of this
-// body, not framing.
+// direct returns how many bytes, at most size, can be read directly into the handler's buffer: only bytes that are certain to be content of
+// this body, not framing.
 func (b *body) direct(size int) int {
 	switch {
 	case !b.chunked:
@@ -383,8 +383,8 @@ func (w *scratch) takeBuffer() []byte {
 	return buffer
 }
 
-// The whole announced length of a body is allocated once 1/believedPart of it has arrived. Since this part is small, the body outgrows few
-// buffers before that, and most of these are small enough for the worker to keep.
+// believedPart is a divisor: once 1/16 of a body with an announced length has arrived, the server allocates the whole length. Since this part
+// is small, the body outgrows few buffers before that, and most of these are small enough for the worker to keep.
 const believedPart = 16
 
 // largeBuffers keeps the buffers of large bodies, for all servers of the process together.
@@ -501,7 +501,7 @@ func (c *conn) CutBody(room *budget.Room) bool {
 	s := &c.server.conns
 	s.waking.Lock()
 	defer s.waking.Unlock()
-	// As in connSet.shed. The owner can't leave the wait before waking is unlocked.
+	// This works as in connSet.shed: the owner can't leave the wait before connSet.waking is unlocked.
 	word := c.word.Load()
 	if waitState(word&stateMask) != stateBody || !c.word.CompareAndSwap(word, int64(stateShed)) {
 		return false

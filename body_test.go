@@ -29,7 +29,7 @@ type wireConn struct {
 	net.Conn // nil: methods that aren't below must not be called
 	parts    [][]byte
 	err      error
-	sent     int                // of parts
+	sent     int                // how many of the parts Read has returned
 	reading  func(space []byte) // called before each Read
 	written  bytes.Buffer
 	writeErr error // the error of each Write, if it isn't nil

@@ -60,7 +60,8 @@ func (s *budgetServer) handle(c *filo.Ctx) error {
 	return c.Text(200, "read")
 }
 
-// eachBudget runs a test with each protocol, in each driver. The function serves, and makes a client with a connection of its own.
+// eachBudget runs a test with each protocol, in each driver. The test starts servers with serve. For each call of client, it gets a client with
+// a connection of its own.
 func eachBudget(t *testing.T, test func(t *testing.T, config *filo.Server, serve func() *budgetServer, client func(*budgetServer) *filotest.HTTP2Client)) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
 		for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
@@ -118,7 +119,7 @@ func TestBodyBudget(t *testing.T) {
 			}
 			break
 		}
-		// Over HTTP/2 a body takes up room before it is read, and once half of the budget is used a client may have only a part of it.
+		// Over HTTP/2 a body takes up room before it is read, and once half of the budget is used, a client may take up only a share of it.
 		least := 1
 		if strings.HasSuffix(t.Name(), "1.1") {
 			least = fit

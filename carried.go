@@ -35,7 +35,7 @@ var errNoParking = &HTTPError{Status: 501, Err: errors.New("filo: net/http middl
 type carried struct {
 	exchange
 	transport hooks.Transport
-	place     admit.Place   // if isPart: guarded by nested's lock, and of the kind None while the part uses the place of the request around it
+	place     admit.Place   // if isPart is set, guarded by nested's lock, and of the kind None while the part uses the place of the request around it
 	cut       chan struct{} // closed when CutBody has ended the Read; nil before CutBody; guarded by budget.Bodies' mu during a Read
 	parked    *ParkedConn   // set once, by park or parkStream, unless the parked connection is one of filo's own
 	counts    answerCounts  // a part counts its answer here; the server ignores these counts
@@ -449,7 +449,7 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	}
 	record := c.scratch.running
 	record.Is(running.Reading)
-	defer func() { // deferred, since Read may be the program's code, and panic
+	defer func() { // deferred, since Read may be the program's code and may panic
 		record.Is(c.scratch.ctx.runningState())
 		bodies.EndSilence(room)
 		if c.cut != nil {
@@ -460,8 +460,8 @@ func (c *carried) receiveBody(p []byte) (n int, err error) {
 	return c.transport.Read(p)
 }
 
-// CutBody is conn.CutBody for a request of another server. It calls SetReadDeadline on another goroutine, since the caller holds a lock and
-// SetReadDeadline may be the program's code.
+// CutBody does for a request of another server what conn.CutBody does for one of this server. It calls SetReadDeadline on another goroutine,
+// since the caller holds a lock and SetReadDeadline may be the program's code.
 func (c *carried) CutBody(room *budget.Room) bool {
 	cut := make(chan struct{})
 	c.cut = cut

@@ -51,7 +51,7 @@ func Offload(h Handler) Handler {
 
 // serverClasses are the classes of the handlers that a server has run.
 type serverClasses struct {
-	handler class.Class // the class of Server.Handler, until the handler enters another class; trusted once a call has done so
+	handler class.Class // the class of Server.Handler, until the handler enters another class; trusted once a call has entered another class
 	entered class.Set   // the classes that handlers have entered
 }
 
@@ -128,7 +128,7 @@ type admitter interface {
 //  2. in an ordinary place, which counts against Concurrency;
 //  3. in a place for quick handlers, if this handler may be quick and its loop is crowded (see Worker.Crowded);
 //  4. in the reserve, if the request must always be answered;
-//  5. without giving them away after all, if only the leader's lack of time spoke against that;
+//  5. without giving the loop or the connection away after all, if item 1 failed only because the leader lacked the time;
 //  6. in an ordinary place, after a wait in Server.Queue.
 //
 // If none of these is possible, the error becomes a 503.
@@ -172,9 +172,9 @@ func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	return true, false
 }
 
-// staysAlone decides whether a handler runs while its worker leads the loop, although the handler's class isn't quick. It does if it
-// computes for no longer than class.Brief, and if no other connection of the loop is ready. A place must be free, in case the handler waits
-// after all. When it is time to sample the class, the call is sampled wherever it runs.
+// staysAlone decides whether a handler runs while its worker leads the loop, although the handler's class isn't quick. It returns true if the
+// handler computes for no longer than class.Brief, and if no other connection of the loop is ready. A place must be free, in case the handler
+// waits after all. When it is time to sample the class, the call is sampled wherever it runs.
 func (w *scratch) staysAlone(class *class.Class) bool {
 	if !w.leads() || !class.IsBrief() || w.worker.Crowded() || w.worker.IsTired(class) {
 		return false
@@ -269,8 +269,8 @@ func (c *conn) queueUp() error {
 	return err
 }
 
-// awaitPlace is exchange.awaitPlace. A client that has only closed its sending side may still read, so it gets a 503 for its request, which
-// wasn't handled.
+// awaitPlace calls exchange.awaitPlace, and corrects its result: a broken connection has lost its client, even if there is a place; and a
+// client that has only closed its sending side may still read, so it gets a 503 for its request, which wasn't handled.
 func (c *conn) awaitPlace() error {
 	err := c.exchange.awaitPlace(c.scratch.occupy)
 	switch broken := c.driver.IsBroken(); {
@@ -298,8 +298,8 @@ func (s *Server) joinQueue() error {
 	return nil
 }
 
-// awaitPlace waits in Server.Queue until occupy has taken a place, and then leaves the queue. The caller has called joinQueue. The error is
-// ErrClientGone if the client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and
+// awaitPlace waits in Server.Queue until the function occupy has taken a place, and then leaves the queue. The caller has called joinQueue.
+// The error is ErrClientGone if the client has left or the server was closed, ErrHandlerTimeout if the handler's timeout has answered, and
 // errQueueTimeout if the wait has ended without a place.
 func (x *exchange) awaitPlace(occupy func() bool) error {
 	places := &x.server.pool.places
@@ -361,7 +361,7 @@ func (w *scratch) leave(class *class.Class) error {
 // leads reports whether the worker leads a loop, so that handlers that it runs run inline.
 func (w *scratch) leads() bool { return w.worker != nil && w.worker.Leads() }
 
-// call runs the handler, in the server's class until it enters another one.
+// call runs the handler, in the server's class until it enters another class.
 func (x *exchange) call(ctx *Ctx) error {
 	s, w := x.server, x.scratch
 	inline := w.leads()
@@ -381,9 +381,9 @@ func (x *exchange) call(ctx *Ctx) error {
 // ordinary one. It returns false if no ordinary place is free.
 func (w *scratch) mayRun() bool { return w.place == nil || w.place.MayTakeLong() }
 
-// endOuter ends the timing of a class when the handler enters another one, or returns. The part in the server's own class is mostly so
-// short that registering it with the monitor would take as long as the part itself. So endOuter checks afterwards whether the worker has
-// lost its loop in that part.
+// endOuter ends the timing of a class when the handler enters another class, or returns. The part in the server's own class is mostly so short
+// that registering it with the monitor would take as long as the part itself. So endOuter checks afterwards whether the worker has lost its
+// loop in that part.
 func (w *scratch) endOuter() {
 	w.timer.End()
 	if w.outer {

@@ -8,7 +8,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// Each call of a class that isn't quick is timed, including the first one. In a quick class, one call in class.TimedCalls is timed. Whether
+// Each call of a class that isn't quick is timed, including the first one. In a quick class, one of class.TimedCalls calls is timed. Whether
 // or not a call is timed, the handler runs, and its error is returned.
 func TestClassTimes(t *testing.T) {
 	failure := errors.New("failure")

@@ -29,8 +29,8 @@ type Client struct {
 	// BytesReceived counts the bytes that have arrived on the open connections since each was opened, and BytesSent the bytes that their
 	// clients have acknowledged. Both include the overhead of TLS. They are 0 unless the system counts them, as Linux does for TCP.
 	BytesReceived, BytesSent uint64
-	// Refusals is how many connections and requests were refused in the last one to two minutes, by the limits and policies of Refusals
-	// except Tasks.
+	// Refusals is how many connections and requests were refused in the last one to two minutes, by the limits and policies that the type
+	// Refusals lists, except Tasks.
 	Refusals uint64
 }
 
@@ -39,8 +39,8 @@ const maxClients = 100
 
 // Clients returns the clients with the highest figures: the first 100 by open connections, and as many by requests, by the sum of bytes,
 // and by refusals. The clients with the most open connections come first. The server counts ended connections and refusals for at least
-// 1,024 clients at a time. If there are more clients, it keeps the counts of those that return again and again, and the figures of the
-// others may be too low. Requests that another server has received (adaptor.ToHTTP) aren't counted.
+// 1,024 clients at a time. If there are more clients, it keeps the counts of the clients that return again and again, and the figures of all
+// other clients may be too low. Requests that another server has received (adaptor.ToHTTP) aren't counted.
 //
 // Clients visits every open connection and makes a system call for it, so call it on demand or at long intervals.
 func (s *Server) Clients() []Client {
@@ -116,7 +116,7 @@ func (s *Server) refusedRequest(reason refusalReason, client netip.AddrPort) {
 	s.refused(reason, client)
 }
 
-// tellRefused counts a refusal for the client, and logs it unless another one for the reason was logged shortly before.
+// tellRefused counts a refusal for the client, and logs it unless another refusal for the same reason was logged shortly before.
 func (s *Server) tellRefused(reason refusalReason, client func() netip.AddrPort, more ...any) {
 	address := census.OfIP(client().Addr())
 	count := s.clients.AddRefused(s.clock.Now(), uint8(reason), address)

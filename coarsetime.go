@@ -30,7 +30,7 @@ func (c *coarseClock) start(tick time.Duration) { c.Start(tick, c.refreshed) }
 // copies it and never changes it.
 func (c *coarseClock) dateLine() []byte { return c.today().line }
 
-// dateLiteral is dateLine for HTTP/2.
+// dateLiteral returns the Date field as HTTP/2 encodes it.
 func (c *coarseClock) dateLiteral() *http2.Literal { return &c.today().http2 }
 
 func (c *coarseClock) today() *dateLine {

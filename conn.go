@@ -67,7 +67,7 @@ const (
 	readingHead    reading = iota // the next request's head
 	readingBody                   // the small body of a request whose head is complete: it must arrive before the handler runs
 	readingRest                   // the rest of a body whose handler has returned
-	readingNothing                // the connection ends when out is written
+	readingNothing                // the connection ends when c.out has been written
 )
 
 var readingNext = [...]uint8{
@@ -122,8 +122,9 @@ type driver interface {
 	remote() netip.AddrPort
 	// canWatch prepares watch. It returns false if the client can't be watched.
 	canWatch() bool
-	// watch makes the driver cancel the context when the client leaves, until unwatch is called. half is true if the client is already known
-	// to have closed its sending side, and gone if it is known to have left. Any goroutine may call watch, holding the context's mu.
+	// watch makes the driver cancel the context when the client leaves, until unwatch is called. The result half is true if the client is
+	// already known to have closed its sending side, and the result gone if the client is known to have left. Any goroutine may call watch,
+	// holding the context's mu.
 	watch(r *requestctx.Context) (half, gone bool)
 	unwatch()
 	// sendApart sends a time-out's answer: see wire.answerApart. Any goroutine may call it.
@@ -134,7 +135,7 @@ type driver interface {
 	leaveLoop() error
 	// want makes reads wait for size bytes, if the driver can do so, so that the handler isn't woken for fewer. A size of 0 ends this.
 	want(size int)
-	// gathers reports whether reads wait for more bytes because of want.
+	// gathers reports whether reads wait for more bytes because the method want was called.
 	gathers() bool
 	// prepareParked sends the rest of earlier answers that the client hasn't taken yet. The caller has called leaveLoop.
 	prepareParked() error
@@ -153,8 +154,8 @@ type driver interface {
 type fileDriver interface {
 	driver
 	// hasTimeFor reports whether the worker leads a loop that can wait while the worker sends size bytes of a file, and whether the client has
-	// taken all earlier answers. If so, sendFirst sends the bytes of out, and then as much of the file as the socket accepts at once, up to a
-	// limit.
+	// taken all earlier answers. If so, sendFirst sends the bytes of c.out, and then as much of the file as the socket accepts at once, up to
+	// a limit.
 	hasTimeFor(size int64) bool
 	sendFirst(f *unsentFile) error
 	// keepFile makes the loop send the rest of an answer.
@@ -165,9 +166,9 @@ type fileDriver interface {
 type step uint8
 
 const (
-	stepRead   step = iota // write out, then read more input
+	stepRead   step = iota // write c.out, then read more input
 	stepHandle             // run the handler
-	stepClose              // write out, then close
+	stepClose              // write c.out, then close
 	stepGone               // nothing: the connection was hijacked
 	stepHTTP2              // go on with HTTP/2, whose preface has arrived
 )
@@ -179,9 +180,9 @@ var (
 	errShed     = errors.New("filo: the connection was idle, and others need its place")
 )
 
-// conn is a connection. It begins with HTTP/1, and may switch to HTTP/2: see http2. HTTP/1's code (next and the methods that next calls)
-// does no IO: it takes bytes from in, leaves bytes in out, and returns the step that the driver does next. The protocol calls the driver
-// (receive, fill, flush) only where a handler has to wait for its client.
+// conn is a connection. It begins with HTTP/1, and may switch to HTTP/2: see http2. HTTP/1's code (the method next and the methods that it
+// calls) does no IO: it takes bytes from c.in, leaves bytes in c.out, and returns the step that the driver does next. The protocol calls the
+// driver (receive, fill, flush) only where a handler has to wait for its client.
 //
 // Unless said otherwise a field belongs to the goroutine that serves the connection, its owner.
 type conn struct {
@@ -215,12 +216,12 @@ type conn struct {
 	// error.
 	inputError error
 	headSince  clock.Time // when the first byte of the head, or of a TLS handshake, arrived; 0 if none has
-	readPace   pace.Pace  // of the current body
-	writePace  pace.Pace  // of the current answer; the sweep owns it while the sweep holds the deadline of a wait to write
+	readPace   pace.Pace  // how fast the client sends the current body
+	writePace  pace.Pace  // how fast the client takes the current answer; the sweep owns it while the sweep holds the deadline of a wait to write
 
-	// since is when a wait to write began, or when the sweep last saw that the client had taken bytes. The system's send buffer begins to
-	// empty long before the socket becomes writable, so the sweep checks that buffer from time to time, and the wait goes on as long as the
-	// client takes bytes: see connSet.expire. In a loop, since is also the beginning of other waits, and 0 once bytes have arrived.
+	// since is the time when a wait to write began, or when the sweep last saw that the client had taken bytes. The system's send buffer
+	// begins to empty long before the socket becomes writable, so the sweep checks that buffer from time to time, and the wait goes on as long
+	// as the client takes bytes: see connSet.expire. In a loop, since is also the beginning of other waits, and 0 once bytes have arrived.
 	since clock.Time
 
 	// http2 is set when the connection switches to HTTP/2. From then on the fields above that belong to a request aren't used. Stats reads it.
@@ -241,9 +242,9 @@ type lent struct {
 	// stream reads and writes the connection: the worker's raw socket if possible, or else netConn itself.
 	stream io.ReadWriter
 	out    []byte // rendered but not yet written
-	// before is how many bytes of out belong to earlier answers.
+	// before is how many bytes of the field out belong to earlier answers.
 	before int
-	// outBody is a body that follows out and isn't copied into it. It is borrowed from the response.
+	// outBody is a body that is sent after the bytes of out, without being copied into out. It is borrowed from the response.
 	outBody []byte
 }
 
@@ -279,7 +280,7 @@ func (c *conn) attach(w *scratch) {
 // detach returns the buffers to the worker.
 func (c *conn) detach() {
 	w := c.scratch
-	w.ctx.end() // before the reset of in, since end may add bytes to it that a watch has read
+	w.ctx.end() // before w.in.Reset, since end may add bytes to w.in that a watch has read
 	if race.Enabled {
 		c.poisonRequest()
 	}
@@ -302,7 +303,7 @@ func (c *conn) detach() {
 // lingers reports whether the client may still be sending when the connection is closed.
 func (c *conn) lingers() bool { return c.closing == closingLinger && !c.failed }
 
-// readNothing makes the connection end when out is written.
+// readNothing makes the connection end when c.out has been written.
 func (c *conn) readNothing(how closing) {
 	c.setReading(readingNothing)
 	c.setClosing(how)
@@ -436,7 +437,7 @@ func (c *conn) lacksBody() bool {
 	return true
 }
 
-// end makes the connection ready for the next request, once the answer to the current one is in out or written.
+// end makes the connection ready for the next request, once the answer to the current request is in c.out or has been written.
 func (c *conn) end() {
 	c.parser.Reset()
 	c.outBody = nil
@@ -550,9 +551,9 @@ func (c *conn) endConn(lingers bool) {
 	})
 }
 
-// endConnBy is endConn, but closes the socket by calling closeSocket. The socket is closed last: when the client sees the end and
-// reconnects, the old connection's place is already free, and ConnState has been called. A panic in ConnState or in the connection's Close
-// is logged and goes no further.
+// endConnBy is like endConn, but closes the socket by calling closeSocket. The socket is closed last: when the client sees the end and
+// reconnects, the old connection's place is already free, and ConnState has been called. A panic in ConnState or in the connection's Close is
+// logged and goes no further.
 func (c *conn) endConnBy(closeSocket func()) {
 	s := c.server
 	if waitState(c.word.Swap(int64(stateClosed))&stateMask) == stateClosed {

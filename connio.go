@@ -86,8 +86,8 @@ func (c *conn) waitToWrite(deadline clock.Time) {
 	c.setWait(stateWrite, deadline)
 }
 
-// putOff returns the current deadline of a wait to write. deadline is the one with which the wait began; bytes that the client has taken
-// since may have extended it.
+// putOff returns the current deadline of a wait to write. The argument deadline is the deadline with which the wait began; bytes that the
+// client has taken since may have extended it.
 func (c *conn) putOff(deadline clock.Time) clock.Time {
 	if deadline == 0 || c.buffered == notFollowed {
 		return deadline
@@ -161,7 +161,7 @@ func (c *conn) receive(p []byte, state waitState) (int, error) {
 	shed := c.endWait(look, false)
 	c.server.bodies.EndSilence(&c.scratch.ctx.room)
 	if shed && state.body() {
-		return 0, errDeadline // the room of the bytes that were read now belongs to other requests: see CutBody
+		return 0, errDeadline // by now, the room for these bytes belongs to other requests: see CutBody
 	}
 	return n, err
 }
@@ -259,10 +259,10 @@ func (c *conn) await(p []byte, state waitState, deadline, start clock.Time) (int
 	}
 }
 
-// beginLastLook prepares one more read after a wait. ended is the deadline at which the wait timed out, 0 if it ended for another reason.
-// Bytes that arrived while the process was paused arrived in time, but a read with a deadline in the past doesn't return them.
-// beginLastLook reports false if no input has arrived. If the connection can't tell that, it reports false if the wait has ended on time,
-// since the process wasn't paused then. The caller clears the read deadline.
+// beginLastLook prepares one more read after a wait. The argument ended is the deadline at which the wait timed out, 0 if the wait ended for
+// another reason. Bytes that arrived while the process was paused arrived in time, but a read with a deadline in the past doesn't return them.
+// beginLastLook reports false if no input has arrived. If the connection can't tell whether input has arrived, beginLastLook reports false if
+// the wait has ended on time, since the process wasn't paused in that case. The caller clears the read deadline.
 func (c *conn) beginLastLook(ended clock.Time) bool {
 	look := lastLookTime
 	switch has, known := sock.HasInput(c.netConn); {
@@ -284,8 +284,8 @@ const lastLookTime = 20 * time.Millisecond
 // onTime is how late a wait may end before filo assumes that the process was paused.
 const onTime = time.Millisecond
 
-// waitAgain does what setWait does, for an owner that was woken. It does nothing and returns false if the connection was told to close to
-// make room for others, which may have happened after the wake-up.
+// waitAgain does what setWait does, for an owner that was woken. It does nothing and returns false if the connection was told to close to make
+// room for other connections, which may have happened after the wake-up.
 func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 	for {
 		word := c.word.Load()
@@ -301,7 +301,7 @@ func (c *conn) waitAgain(state waitState, deadline clock.Time) bool {
 
 // endWait ends a wait. If the sweep has taken the deadline, the wake-up may still be on its way. endWait then waits for the wake-up and
 // clears it. Otherwise the wake-up could end a later wait before its deadline; during a TLS write that would end the connection. endWait
-// reports whether the connection was told to close to make room for others.
+// reports whether the connection was told to close to make room for other connections.
 func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	old := c.word.Swap(int64(stateHandler))
 	shed = waitState(old&stateMask) == stateShed
@@ -317,7 +317,7 @@ func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	return shed
 }
 
-// flush writes out and outBody.
+// flush writes c.out and c.outBody.
 func (c *conn) flush() error {
 	if len(c.out) == 0 && c.outBody == nil {
 		return nil

@@ -67,9 +67,9 @@ const (
 	// whose packets may be lost and sent again. The time is short: if new connections arrive faster than they become idle, they take the
 	// places of clients that were served.
 	newConnTime = time.Second
-	// If at least one in roomShare connections was idle, the next search may follow at once: a new connection then costs at most roomShare
-	// visits. If fewer were idle, the next search waits roomRest times as long as the last search took, so that searches use a twentieth of a
-	// processor.
+	// roomShare: if at least 1/16 of the connections were idle, the next search may follow at once, since a new connection then costs at most
+	// 16 visits. roomRest: if fewer were idle, the next search waits 20 times as long as the last search took, so that searches use about 1/20
+	// of a processor.
 	roomShare, roomRest = 16, 20
 	// roomSlack is by how many connections the limit may be exceeded: a connection that is told to close needs a moment.
 	roomSlack = descriptorReserve / 2
@@ -133,7 +133,8 @@ func (s *connSet) freeDescriptors() {
 // later.
 const shedTogether = 4
 
-// shedFirst tells the first connection in found that is still idle to close, and drops those that aren't idle any more.
+// shedFirst takes connections from the end of s.room.found. It drops those that aren't idle any more, and tells the first one that is still
+// idle to close. It reports whether it has found such a connection.
 func (s *connSet) shedFirst() bool {
 	r := &s.room
 	for n := len(r.found); n > 0; n = len(r.found) {
@@ -170,9 +171,9 @@ func (s *connSet) findIdle(now clock.Time) (all int) {
 	return all
 }
 
-// rankIdle sorts idle connections so that the one to be closed first comes last. Connections without a request come after all others, and
-// higher ranks after lower ones: a connection's rank is how many idle connections its client still has when it would be closed. Among equal
-// ranks the connection that has been idle for the longest comes last.
+// rankIdle sorts idle connections so that the one to be closed first comes last. Connections without a request come after all other
+// connections, and higher ranks after lower ones: a connection's rank is how many idle connections its client still has when it would be
+// closed. Among equal ranks the connection that has been idle for the longest comes last.
 func rankIdle(found []idleConn, clients int) {
 	slices.SortFunc(found, func(a, b idleConn) int { return cmp.Or(silentLast(a, b), cmp.Compare(b.since, a.since)) })
 	ranks := make([]int32, clients)
@@ -224,7 +225,7 @@ func (s *connSet) shed(idle idleConn) bool {
 	s.waking.Lock()
 	defer s.waking.Unlock()
 	c := idle.conn
-	// As in expire. The state tells the owner that it must close, and that this wake-up wasn't meant for an earlier wait.
+	// The exchange works as in expire. The state tells the owner that it must close, and that this wake-up wasn't meant for an earlier wait.
 	if !c.word.CompareAndSwap(idle.word, int64(stateShed)) {
 		return false
 	}

@@ -150,8 +150,9 @@ func shedOrder(t *testing.T, s *Server, all []*conn) (order []int) {
 	}
 }
 
-// The connection that is closed is the longest idle one of the address that has most idle connections, as if the idle connections were
-// counted again before each close. A search keeps only some of the connections, so the order must hold across searches.
+// The server closes a connection of the address with the most idle connections: the one that has been idle for the longest time. The result is
+// as if the idle connections were counted again before each close. A search keeps only some of the connections, so the order must hold across
+// searches.
 func TestMakeRoomByAddress(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 1} }
 	one := func(n int, addr net.Addr) []net.Addr { return slices.Repeat([]net.Addr{addr}, n) }

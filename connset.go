@@ -27,7 +27,7 @@ type connSet struct {
 	// connections are assigned the elements in turn, so that few processors write to the same element.
 	answered []sharedCounts // set once, by configure, in life.Hold
 
-	schedule sweep.Schedule // when the next sweep begins; guarded by mu, but for IsLate
+	schedule sweep.Schedule // when the next sweep begins; guarded by mu, except for IsLate
 	clock    *coarseClock
 
 	_    apart.Lines // requests read the fields above; connections that begin or end write the fields below
@@ -35,7 +35,7 @@ type connSet struct {
 
 	mu        race.Mutex[race.OfConns]
 	conns     walklist.List[*conn] // guarded by mu
-	counting  int                  // number of the last element of answered that was assigned; guarded by mu
+	counting  int                  // number of the last element of the field answered that was assigned; guarded by mu
 	streams   int                  // parked streams of HTTP/2, for which a shutdown waits too; guarded by mu
 	carried   int                  // requests of other servers, for which a shutdown waits too; guarded by mu
 	addresses census.Conns         // the clients, if perAddress is set; guarded by mu
@@ -54,7 +54,7 @@ type sharedCounts struct {
 	_ [128 - 6*8]byte
 }
 
-// add adds a connection to the set, or returns the reason for a refusal. client is the client's address, as far as it is known.
+// add adds a connection to the set, or returns the reason for a refusal. The result client is the client's address if it is known.
 func (s *connSet) add(c *conn) (client netip.AddrPort, refused *HTTPError) {
 	var told net.Addr
 	if s.perAddress > 0 && !c.awaitsProxy {
@@ -118,7 +118,7 @@ func (s *connSet) addLocked(c *conn) {
 	s.schedule.Added()
 }
 
-// nextCountsLocked returns the next element of answered, round robin.
+// nextCountsLocked returns the next element of s.answered, round robin.
 func (s *connSet) nextCountsLocked() *answerCounts {
 	s.mu.AssertHeld()
 	s.counting++
@@ -329,8 +329,8 @@ func (s *connSet) sweep() {
 }
 
 // expire wakes the owner of a connection whose deadline has passed. In a wait to write it first checks how much the client has taken. While
-// the word has no deadline and waking is held, only the sweep uses c.since, c.buffered and c.writePace. If the wait goes on, expire returns
-// when to look again.
+// the word has no deadline and s.waking is held, only the sweep uses c.since, c.buffered and c.writePace. If the wait goes on, expire returns
+// the time of the next check.
 func (s *connSet) expire(c *conn, now clock.Time) (next clock.Time) {
 	s.waking.Lock()
 	defer s.waking.Unlock()
@@ -511,10 +511,10 @@ func (s *connSet) rememberLocked(c *conn, address net.Addr) {
 	s.strangers[c] = address
 }
 
-// remote implements wire. It is remoteAddr for the address of an IP connection.
+// remote implements wire. Like remoteAddr it returns the client's address, but only of an IP connection.
 func (c *conn) remote() netip.AddrPort { return c.driver.remote() }
 
-// knownAddr is remoteAddr for any goroutine: nil if RemoteAddr would have to be called and may block.
+// knownAddr is like remoteAddr, but any goroutine may call it. It returns nil if RemoteAddr would have to be called and may block.
 func (c *conn) knownAddr() net.Addr {
 	if !c.isStranger() {
 		return c.netConn.RemoteAddr()
@@ -523,7 +523,7 @@ func (c *conn) knownAddr() net.Addr {
 	return address
 }
 
-// knownRemote is remote for any goroutine: it is invalid if RemoteAddr would have to be called and may block.
+// knownRemote is like remote, but any goroutine may call it. The result is invalid if RemoteAddr would have to be called and may block.
 func (c *conn) knownRemote() netip.AddrPort {
 	if !c.isStranger() {
 		return c.driver.remote()

@@ -559,7 +559,7 @@ func TestPokeWhileSendingFile(t *testing.T) {
 	<-served
 }
 
-// lifePoked is a connection whose first write lasts until the sweep ends it, and where the sweep's wake-up takes a while to arrive.
+// lifePoked is a connection whose first write lasts until the sweep ends it. The sweep's wake-up takes a while to arrive.
 type lifePoked struct {
 	net.Conn
 	mu      sync.Mutex

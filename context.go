@@ -50,7 +50,7 @@ func (c *Ctx) valuesOnly() context.Context {
 	return context.WithValue(c.outerValues(), requestlog.Key{}, c.requestLog(nil))
 }
 
-// outerValues is valuesOnly without the values that a LogHandler adds.
+// outerValues is like valuesOnly, but without the values that a LogHandler adds.
 func (c *Ctx) outerValues() context.Context {
 	if c.override != nil {
 		return context.WithoutCancel(c.override)
@@ -198,7 +198,7 @@ func (c *Ctx) Go(task func(context.Context)) error {
 	return err
 }
 
-// startTask starts a task whose context takes its values from the context values.
+// startTask starts a task. The task's context takes its values from the argument values.
 func (s *Server) startTask(values context.Context, task func(context.Context)) error {
 	err := s.tasks.Start(values, task)
 	if err == tasks.ErrOver {

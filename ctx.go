@@ -153,7 +153,7 @@ func (c *Ctx) end() {
 	c.stopWatch()
 	c.Request.end()
 	if n := c.room.Bytes(); n != 0 {
-		c.exchange.giveRoom(n) // of a form's body
+		c.exchange.giveRoom(n) // gives back the room of a form's body
 	}
 	if c.stream.used {
 		c.stream.reset()
@@ -188,13 +188,13 @@ func (c *Ctx) Method() string { c.check(); return c.Request.Method() }
 // Path returns the request's path, percent-decoded. Dot segments are kept as sent.
 func (c *Ctx) Path() string { c.check(); return c.Request.URI().Path() }
 
-// PathBytes is Path, borrowed.
+// PathBytes returns the result of Path as borrowed bytes.
 func (c *Ctx) PathBytes() []byte { c.check(); return c.Request.URI().PathBytes() }
 
 // Host returns the host and port that the request is for.
 func (c *Ctx) Host() string { c.check(); return c.Request.Host() }
 
-// HostBytes is Host, borrowed.
+// HostBytes returns the result of Host as borrowed bytes.
 func (c *Ctx) HostBytes() []byte { c.check(); return c.Request.HostBytes() }
 
 // Body reads the whole request body: see Request.Body.
@@ -211,7 +211,7 @@ func (c *Ctx) SetMaxBodyBytes(n int64) { c.check(); c.Request.body.limit = bodyL
 // name.
 func (c *Ctx) Param(name string) string { c.check(); return string(c.match.Get(name)) }
 
-// ParamBytes is Param, borrowed until the handler returns.
+// ParamBytes returns the result of Param as bytes, which are borrowed until the handler returns.
 func (c *Ctx) ParamBytes(name string) []byte { c.check(); return c.match.Get(name) }
 
 // Query returns the first value of a query parameter, decoded, or "" if there is no parameter of that name.
@@ -314,8 +314,8 @@ func LogHandler(next slog.Handler) slog.Handler {
 	return requestlog.NewHandler(next)
 }
 
-// requestLog returns the attributes that a LogHandler adds now, or nil if there are none. last is the previous result for the request, or
-// nil.
+// requestLog returns the attributes that a LogHandler adds now, or nil if there are none. The argument last is the previous result for the
+// request, or nil.
 func (c *Ctx) requestLog(last *requestlog.Attributes) *requestlog.Attributes {
 	if c.match.Route == "" && len(c.logAttributes) == 0 {
 		return nil

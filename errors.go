@@ -123,7 +123,7 @@ func (c *Ctx) loggedMethod() string {
 }
 func (c *Ctx) loggedPath() string { return syntax.Excerpt(c.Request.URI().Path(), syntax.MaxLogged) }
 
-// logPanic logs a panic that the server has recovered from. known are further attributes, as pairs of keys and values.
+// logPanic logs a panic that the server has recovered from. The arguments known are further attributes, as pairs of keys and values.
 func logPanic(logger *slog.Logger, message string, value any, stack []byte, known ...any) {
 	known = append([]any{"value", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged)}, known...)
 	logger.Error(message, append(known, "stack", string(stack))...)
@@ -146,9 +146,9 @@ var faultErrors = func() (errs [http1.FaultCount]*HTTPError) {
 	return errs
 }()
 
-// These are all other refusals. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the other errors refuse
-// requests. A handler that reads its body may also get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy if reading
-// needs a worker's place and there is none. These errors are shared, too: nothing may change them.
+// These errors are the refusals for all other reasons. errTooManyConns, errNoPlace, errEnding and errConnsPerIP refuse connections, the other
+// errors refuse requests. A handler that reads its body may also get errSlowBody, errTooLarge, an error with errTruncated's detail, or errBusy
+// if reading needs a worker's place and there is none. These errors are shared, too: nothing may change them.
 var (
 	errTruncated    = Error(400, "the connection ended inside the request")
 	errSlowHead     = Error(408, "the request head took too long to arrive")
@@ -209,7 +209,7 @@ func (h *Header) keepNoPromises() {
 // these was set, or Cache-Control had public, max-age or s-maxage, Cache-Control becomes no-store.
 func DefaultErrorHandler(c *Ctx, err error) { answerError(c, err, false) }
 
-// ProblemErrorHandler is DefaultErrorHandler for an API: every client whose Accept doesn't prefer text gets problem details.
+// ProblemErrorHandler is like DefaultErrorHandler, for an API: every client whose Accept doesn't prefer text gets problem details.
 func ProblemErrorHandler(c *Ctx, err error) { answerError(c, err, true) }
 
 // answerError answers with an error. asJSON decides the format if the client's Accept has no preference.
@@ -298,13 +298,13 @@ func (s *Server) refuseConn(netConn net.Conn, client netip.AddrPort, reason *HTT
 	}
 }
 
-// refusalHTTP2 is appendRefusal for a connection that has negotiated HTTP/2. Its GOAWAY says that no request was or will be served.
+// refusalHTTP2 is like appendRefusal, for a connection that has negotiated HTTP/2. Its GOAWAY says that no request was or will be served.
 func refusalHTTP2(reason *HTTPError) []byte {
 	return http2.AppendGoAway(http2.AppendFrameHeader(nil, 0, http2.FrameSettings, 0, 0), 0, http2.NoError, refusalText(reason))
 }
 
-// appendRefusal renders an answer that the server gives without a handler. fields are refusalFields or overloadFields. If head is set, the
-// request was a HEAD, and the answer has no body. The connection ends after the answer.
+// appendRefusal renders an answer that the server gives without a handler. The argument fields is refusalFields or overloadFields. If head is
+// set, the request was a HEAD, and the answer has no body. The connection ends after the answer.
 func (s *Server) appendRefusal(dst []byte, reason *HTTPError, fields *field.List, head bool) []byte {
 	body := refusalText(reason)
 	h := http1.Head{

@@ -49,8 +49,8 @@ type wire interface {
 	remote() netip.AddrPort
 	// proxyHeader returns the connection's header of the PROXY protocol, nil if it has none.
 	proxyHeader() *proxyproto.Header
-	// outerContext returns the parent of the requests' contexts, or nil: their values come from it, and they end with it. carried says that
-	// another server received the request, and ends the context when the client leaves.
+	// outerContext returns the parent of the requests' contexts, or nil: their values come from it, and they end with it. The result carried
+	// says that another server received the request; that server ends the context when the client leaves.
 	outerContext() (outer context.Context, carried bool)
 	// deadlineSet is called when the handler has set a deadline: see Ctx.readUntil and writeUntil.
 	deadlineSet(t time.Time, write bool) error
@@ -76,8 +76,9 @@ type wire interface {
 	// endStream completes a streamed answer.
 	endStream(trailer *Header)
 
-	// prepareHijack makes sure that hijack can take the connection over. If it fails, the request can still be answered. The caller
-	// passes the result, which may be nil, to hijack, or closes it. switches says that switchProtocols will be called before hijack.
+	// prepareHijack makes sure that the method hijack can take the connection over. If it fails, the request can still be answered. The caller
+	// passes the result, which may be nil, to hijack, or closes it. The argument switches says that switchProtocols will be called before
+	// hijack.
 	prepareHijack(switches bool) (prepared net.Conn, err error)
 	// switchProtocols renders a 101 with these fields, or the protocol's equivalent, to be sent by hijack.
 	switchProtocols(h *Header)
@@ -85,19 +86,20 @@ type wire interface {
 	hijack(prepared net.Conn) (taken net.Conn, buffered []byte, err error)
 
 	// answerApart sends the time-out's answer instead of the handler's: nothing else is sent for the request. It may be called on a timer's
-	// goroutine. At the same time the handler may read, but it doesn't write. fields are borrowed. size is the size of the body.
+	// goroutine. At the same time the handler may read, but it doesn't write. The fields are borrowed. The result size is the size of the
+	// body.
 	answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error)
 }
 
 // fileWire is a wire that can send files by sendfile.
 type fileWire interface {
 	// fileSender returns a sender for the part, or nil if the connection can't send it. If stays is set, the worker keeps its loop, and the
-	// head must not be flushed. Otherwise fileSender has given the loop away, unless the head was sent before, since the system may have to
+	// head must not be flushed. Otherwise, unless the head was sent before, fileSender has given the loop away, since the system may have to
 	// read the file from a disk.
 	fileSender(p filepart.Part, size int64, headSent bool) (sender sock.FileSender, stays bool, err error)
-	// sendFile sends size bytes from the offset on, after the head. sent includes bytes that were sent before an error. stream is the
-	// response's body if the handler has returned, and nil if not. kept says that the protocol sends the rest later, and closes stream
-	// afterwards.
+	// sendFile sends size bytes from the offset on, after the head. The result sent includes bytes that were sent before an error. The
+	// argument stream is the response's body if the handler has returned, and nil if not. The result kept says that the protocol sends the
+	// rest later, and closes the stream afterwards.
 	sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error)
 }
 
@@ -213,7 +215,7 @@ func (e *abandonedError) Unwrap() []error {
 }
 
 // abandon checks whether the client left before a head was sent. If so, it returns an error that wraps the handler's error and ErrAbort.
-// Most errors of such handlers only say that the context has ended; abandon logs the others. An error with a status below 500 is still
+// Most errors of such handlers only say that the context has ended; abandon logs all other errors. An error with a status below 500 is still
 // sent: a client that has closed only its sending side in the middle of a body can still read that answer.
 func (x *exchange) abandon(ctx *Ctx, err error) error {
 	if err == nil || ctx.rendered || ctx.stream.sent || errors.Is(err, ErrAbort) || !x.hasLeft(ctx, err) {

@@ -87,8 +87,8 @@ func (a *Args) All() iter.Seq2[[]byte, []byte] { return a.list.All() }
 // Len returns the number of parameters.
 func (a *Args) Len() int { return a.list.Len() }
 
-// Set gives the value to the first parameter with the key, and removes the others with that key. If there is none, it adds one
-// at the end. Both strings are copied, unencoded.
+// Set gives the value to the first parameter with the key, and removes all further parameters with that key. If there is none, it adds one at
+// the end. Both strings are copied, unencoded.
 func (a *Args) Set(key, value string) { a.list.Set(key, value) }
 
 // Add adds a parameter at the end. Both strings are copied, unencoded. The limit of Parse doesn't apply.

@@ -186,7 +186,7 @@ func TestArgsChange(t *testing.T) {
 	}
 }
 
-// Borrowed slices keep their bytes while the Args changes, and an append to one reaches nothing else.
+// Borrowed slices keep their bytes while the Args changes, and an append to one of them changes nothing else.
 func TestArgsBorrowed(t *testing.T) {
 	query := []byte("a=1&b=%32&c=3")
 	var args Args

@@ -33,8 +33,8 @@ type handlerTimeout struct {
 	answer   *HTTPError
 	fields   Header // the response's fields, as keepFields has copied them; guarded by mu
 	head     bool   // the request is a HEAD
-	// context is the request's context if someone asked for its end before the timeout was set, since its deadline is fixed then; otherwise
-	// nil. It is changed under mu.
+	// context is the request's context if someone asked for its end before the timeout was set, and nil otherwise. The deadline of such a
+	// context is fixed, so the timer must end the context. It is changed under mu.
 	context atomic.Pointer[timedContext]
 }
 
@@ -147,7 +147,7 @@ var errHandlerTimeout = &HTTPError{Status: 503, Detail: "the handler took too lo
 // fire is called by the timer, possibly after the request has ended.
 func (t *handlerTimeout) fire() {
 	if !t.mu.TryLock() {
-		t.endContext() // holdAnswer may hold mu for as long as a slow client takes
+		t.endContext() // before mu is locked, since holdAnswer may hold it for as long as a slow client takes
 		t.mu.Lock()
 	}
 	defer t.mu.Unlock()
@@ -186,7 +186,7 @@ func (t *handlerTimeout) endContext() {
 	}
 }
 
-// answerApart implements wire. It also sends the answers to earlier requests that wait in out.
+// answerApart implements wire. It also sends the answers to earlier requests that wait in c.out.
 func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	earlier := len(c.out)
 	c.out = c.server.appendRefusal(c.out, e, fields, head)

@@ -50,13 +50,13 @@ func (h *Header) All() iter.Seq2[[]byte, []byte] { return h.list.All() }
 // Set replaces all fields called name with a single one, at the position of the first of them.
 func (h *Header) Set(name, value string) { h.list.Set(name, value) }
 
-// SetBytes is Set for a value in bytes, which it copies.
+// SetBytes is like Set, for a value in bytes, which it copies.
 func (h *Header) SetBytes(name string, value []byte) { h.list.SetBytes(name, value) }
 
-// Add appends a field and keeps others of the same name.
+// Add appends a field and keeps other fields of the same name.
 func (h *Header) Add(name, value string) { h.list.Add(name, value) }
 
-// AddBytes is Add for a value in bytes, which it copies.
+// AddBytes is like Add, for a value in bytes, which it copies.
 func (h *Header) AddBytes(name string, value []byte) { h.list.AddBytes(name, value) }
 
 // Del removes all fields called name.
@@ -68,7 +68,7 @@ func (h *Header) Reset() { h.list.Reset() }
 // SetField replaces all fields of f's name with f, as Set does.
 func (h *Header) SetField(f *Field) { h.list.SetLine(&f.line) }
 
-// AddField appends f and keeps others of the same name.
+// AddField appends f and keeps other fields of the same name.
 func (h *Header) AddField(f *Field) { h.list.AddLine(&f.line) }
 
 // Field is a header field that is prepared once and set in many messages, which is faster than Header.Set.

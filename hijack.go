@@ -63,7 +63,7 @@ func (c *Ctx) mayTakeOver() error {
 
 var errHandlerReturned = errors.New("filo: only a handler takes the connection over, while it runs: the ErrorHandler answers")
 
-// upgrade is Upgrade after agreeOn: the response already has the fields for the protocol. See inside.Upgrade.
+// upgrade does the rest of Upgrade after agreeOn: the response already has the fields for the protocol. See inside.Upgrade.
 func (c *Ctx) upgrade() (conn net.Conn, buffered []byte, err error) {
 	c.check()
 	if err := c.mayTakeOver(); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// writeBufferFull is the size at which out is written even if more pipelined requests have arrived.
+	// writeBufferFull is the size at which conn.out is written even if more pipelined requests have arrived.
 	writeBufferFull = 16 << 10
 	// maxKeptWriteBuffer is the largest write buffer that a worker keeps between connections.
 	maxKeptWriteBuffer = 64 << 10
@@ -16,8 +16,8 @@ const (
 	copiedBody = 8 << 10
 )
 
-// handle runs the handler on the current request and leaves its answer in out. The driver then writes as much of out as it must, and
-// calls afterAnswer.
+// handle runs the handler on the current request and leaves its answer in c.out. The driver then writes as much of c.out as it must, and calls
+// afterAnswer.
 func (c *conn) handle() {
 	ctx := c.scratch.ctx
 	c.before = len(c.out)
@@ -31,7 +31,7 @@ func (c *conn) handle() {
 		if invoked {
 			return
 		}
-		// The handler is ending the goroutine, and so the connection.
+		// The handler is ending the goroutine, so the connection ends, too.
 		if e := c.exited(ctx); e != endingTaken {
 			c.conclude(ctx, e)
 			if c.failed || c.flush() == nil {
@@ -60,7 +60,8 @@ func (c *conn) conclude(ctx *Ctx, e ending) {
 	}
 }
 
-// skipReceived discards the received part of a body that its handler didn't read. settle needs to know what has arrived after the body.
+// skipReceived discards the received part of a body that its handler didn't read, so that the method settle sees what has arrived after the
+// body.
 func (c *conn) skipReceived(b *body) {
 	if b.err != nil || b.endsConnection() || b.exceeds(maxDrain) {
 		return
@@ -83,7 +84,7 @@ func (c *conn) abortNow(ctx *Ctx) {
 	ctx.Response.resetBody()
 }
 
-// render puts the answer into out. A body that is too large to be copied goes to outBody.
+// render puts the answer into c.out. A body that is too large to be copied goes to c.outBody.
 func (c *conn) render(ctx *Ctx) {
 	c.skipReceived(&ctx.Request.body)
 	r := &ctx.Response
@@ -122,9 +123,9 @@ func (r *Response) wholeLength(ctx *Ctx) (length int64, size int) {
 	return length, size
 }
 
-// bareLength returns the length that an answer whose status allows no body announces, noLength if none. declared is the Content-Length that
-// the handler has set. RFC 9110, section 8.6: a 204 has no Content-Length; a 304 may have the Content-Length of the answer to a GET. A 205
-// has an empty body (section 15.3.6).
+// bareLength returns the length that an answer whose status allows no body announces, noLength if none. The argument declared is the
+// Content-Length that the handler has set. RFC 9110, section 8.6: a 204 has no Content-Length; a 304 may have the Content-Length of the answer
+// to a GET. A 205 has an empty body (section 15.3.6).
 func (r *Response) bareLength(declared int64) int64 {
 	switch r.status {
 	case 304:
@@ -135,7 +136,7 @@ func (r *Response) bareLength(declared int64) int64 {
 	return noLength
 }
 
-// settle decides whether the connection goes on after the answer, and says so in f.
+// settle decides whether the connection goes on after the answer, and sets f accordingly.
 func (c *conn) settle(ctx *Ctx, f *http1.Head) {
 	request, b, most := &ctx.Request, &ctx.Request.body, int64(maxDrain)
 	if !ctx.returned {

@@ -19,7 +19,7 @@ type blockingHTTP2 struct {
 	*conn
 	h      *http2conn.Conn
 	failed bool // nothing can be sent any more; only the owner uses it
-	// ended is closed when the connection has ended, for ServeConn, which must not return before.
+	// ended is closed when the connection has ended: ServeConn must not return earlier.
 	ended chan struct{}
 	idle  chan struct{} // Flushed sends to it; capacity 1
 	// lookedFor is the expired deadline after which the owner has already read once more. Only the owner uses the field.
@@ -156,7 +156,7 @@ func (d *blockingHTTP2) end() {
 	h.Close() // ends the handlers, even if the client never takes the rest of the output
 	h.Out.Finish(nil)
 	h.Out.AwaitEmpty()
-	// The client may not have read the last frames. Closing a socket with unread bytes resets the connection, and the frames would be lost.
+	// The client might not have read the last frames. Closing a socket with unread bytes resets the connection, and the frames would be lost.
 	c.endConn(!d.failed)
 }
 

@@ -215,8 +215,8 @@ var errBodyLent = errors.New("filo: the body is read by the reader that has take
 // fails with the errors of BodyReader, and after the handler has returned. Ctx.SetReadDeadline applies to the reader, even to a Read that
 // is waiting. Once DuplexReader has returned it, reads by Body, BodyReader and the like fail.
 //
-// If ok is false, nothing has changed. That is so over HTTP/1.1, where only the handler can read; if a part of the body was read before;
-// after SetBodyReader; and if the request needs a worker's place, and none is free.
+// If ok is false, nothing has changed. DuplexReader returns false over HTTP/1.1, where only the handler can read; if a part of the body was
+// read before; after SetBodyReader; and if the request needs a worker's place but none is free.
 func (r *Request) DuplexReader() (reader io.Reader, ok bool) {
 	d, ok := r.ctx.duplex()
 	if !ok {

@@ -69,7 +69,7 @@ func (s *http2Exchange) own() bool {
 }
 
 // wasTaken reports whether the monitor has taken the connection while the handler ran. If so, the monitor has recorded the request before
-// wasTaken returns. The handler still learns of the loss from own, and then needs a place if it waits.
+// wasTaken returns. The handler still learns of the loss from the method own, and then needs a place if it waits.
 func (s *http2Exchange) wasTaken() bool {
 	t := &s.scratch.http2.Turn
 	if s.h.IsDisowned(t) {
@@ -79,7 +79,8 @@ func (s *http2Exchange) wasTaken() bool {
 	return true
 }
 
-// disown ends the section that own has begun. In that section the monitor may have looked for the stream in vain: see http2Runner.watch.
+// disown ends the section that the method own has begun. In that section the monitor may have looked for the stream in vain: see
+// http2Runner.watch.
 func (s *http2Exchange) disown() {
 	s.h.Disown(&s.scratch.http2.Turn)
 	s.driver.watch(s.scratch)
@@ -126,7 +127,7 @@ func (s *http2Exchange) queueUp() error {
 	return s.awaitPlace(s.scratch.occupy)
 }
 
-// leave is giveWay for a handler of any class that is about to wait.
+// leave does what giveWay does, for a handler of any class that is about to wait.
 func (s *http2Exchange) leave() error {
 	if s.apart {
 		return nil
@@ -238,7 +239,7 @@ func (s *http2Exchange) endHandler(ctx *Ctx) {
 	}
 }
 
-// conclude renders or aborts an answer whose handler has returned. mine says that the caller owns the connection.
+// conclude renders or aborts an answer whose handler has returned. The argument mine says that the caller owns the connection.
 func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
 	switch e {
 	case endingWhole:
@@ -247,7 +248,7 @@ func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
 		ctx.Response.resetBody()
 		s.Abort()
 	default:
-		ctx.Response.closeStream() // of a handler that has parked the stream or taken it over
+		ctx.Response.closeStream() // closes the response's body stream, if the handler has parked the HTTP/2 stream or taken it over
 	}
 	if ctx.Response.wantsClose() {
 		s.h.CloseSoon()

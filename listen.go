@@ -28,14 +28,14 @@ func ListenAndServe(addr string, h Handler) error {
 	return s.ListenAndServe(addr)
 }
 
-// ListenAndServeTLS is ListenAndServe over TLS, with the certificate and key from the files.
+// ListenAndServeTLS is like ListenAndServe, over TLS, with the certificate and key from the files.
 func ListenAndServeTLS(addr, certFile, keyFile string, h Handler) error {
 	s := &Server{Handler: h}
 	defer s.Close()
 	return s.ListenAndServeTLS(addr, certFile, keyFile)
 }
 
-// ListenAndServeUnix is ListenAndServe on a Unix socket whose file has the given permissions.
+// ListenAndServeUnix is like ListenAndServe, on a Unix socket whose file has the given permissions.
 func ListenAndServeUnix(path string, mode fs.FileMode, h Handler) error {
 	s := &Server{Handler: h}
 	defer s.Close()
@@ -119,7 +119,7 @@ func (s *Server) ListenAndServeTLS(addr, certFile, keyFile string) error {
 	return s.ServeTLS(listener, certFile, keyFile)
 }
 
-// ServeTLS is Serve over TLS: see ListenAndServeTLS.
+// ServeTLS is like Serve, over TLS: see ListenAndServeTLS.
 func (s *Server) ServeTLS(listener net.Listener, certFile, keyFile string) error {
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {
@@ -153,7 +153,8 @@ func (s *Server) Serve(listener net.Listener) error {
 	return s.serveListener(listener, nil, ignoreServing)
 }
 
-// serveListener is Serve, over TLS if config isn't nil. It calls begun once connections are accepted and the start can't fail any more.
+// serveListener does the work of Serve, over TLS if config isn't nil. It calls begun once connections are accepted and the start can't fail
+// any more.
 func (s *Server) serveListener(listener net.Listener, config *tls.Config, begun func(net.Addr)) error {
 	once := &listening.Once{Listener: listener}
 	defer once.Close()
@@ -230,7 +231,8 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 func (s *Server) admit(netConn net.Conn) {
 	s.counts.accepted.Add(1)
 	pool := s.pool
-	// If the handler enters classes, the request may be for a quick one, such as a health check. A reserved place is used to find out.
+	// If the handler enters classes, the request may be for a quick one, such as a health check. The connection gets a reserved place, in
+	// which the server finds that out.
 	if !pool.Serve(netConn) && !(s.classes.handler.Trusted.Load() && pool.serveIn(admit.QuickConn, netConn)) {
 		var client netip.AddrPort
 		if tellsAddress(netConn) {

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/loop"
 )
 
-// There is no loop driver here: every connection is served by the blocking one.
+// There is no loop driver on this system: the blocking driver serves every connection.
 
 // Losing implements loop.Owner.
 func (w *workerChan) Losing(*loop.Socket, *class.Class) {}

@@ -12,9 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// While its loop has nothing else to do, a handler that computes for at most class.Brief runs directly in the loop. If answers to earlier
-// requests, or the loop, have waited long enough, the next such handler doesn't run there. A handler that takes as long because it waits
-// never runs there.
+// While its loop has nothing else to do, a handler that computes for at most class.Brief runs directly in the loop. The next such handler
+// doesn't run there if answers to earlier requests would wait for it, or if the leader has already run handlers for too long. A handler that
+// takes the same time because it waits never runs there.
 func TestHandlersThatCompute(t *testing.T) {
 	filotest.NeedLoops(t)
 	spin := func() {

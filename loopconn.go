@@ -28,7 +28,7 @@ type loopConn struct {
 	parkedOnce  bool // the request whose handler parked the connection has ended
 	toldIdle    bool // ConnState was told that the connection is idle
 	handshaking bool // its TLS handshake is in the server's queue of handshakes
-	ousted      bool // its handshake had to make room for another one
+	ousted      bool // its handshake had to make room for another handshake
 
 	deadline  clock.Time // the end of the current wait, 0 for none
 	lastUntil clock.Time // when the wait for a last request ends, in a shutdown; 0: not set yet
@@ -91,9 +91,9 @@ func (lc *loopConn) PeerLeft(broken bool) {
 	}
 }
 
-// Write first sends the unsent bytes, and then all of p. It waits for the client if the owner is in a wait to write (stateWrite), in a
-// handshake, and for the lingerer. Otherwise crypto/tls is the caller, and Write stores the bytes that the client doesn't take at once:
-// answers that will wait in the loop, the answer of a time-out, or a reply to a key update that a read has received.
+// Write first sends the unsent bytes, and then all of p. It waits for the client if the owner is in a wait to write (stateWrite) or in a
+// handshake, or if the lingerer is the caller. Otherwise crypto/tls is the caller, and Write stores the bytes that the client doesn't take at
+// once: answers that will wait in the loop, the answer of a time-out, or a reply to a key update that a read has received.
 func (lc *loopConn) Write(p []byte) (int, error) {
 	switch {
 	case lc.Taken() != nil:
@@ -115,7 +115,7 @@ func (lc *loopConn) Write(p []byte) (int, error) {
 	return lc.Socket.Write(p)
 }
 
-// writeVector is Write for two buffers. It may return once all of first is sent.
+// writeVector is like Write, for two buffers. It may return once the whole first buffer is sent.
 func (lc *loopConn) writeVector(first, second []byte) (int64, error) {
 	if lc.unsent == nil {
 		return lc.Socket.WriteVector(first, second)

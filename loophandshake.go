@@ -55,7 +55,7 @@ func (lc *loopConn) mayHandshake() bool {
 	return !lc.failed && lc.woken == wokenInTime && lc.reading == readingHead
 }
 
-// helloInTime reports whether the hello has arrived although the time has run out, which happens if it arrived while the process was
+// helloInTime reports whether the hello has arrived, although the time has run out. That happens if the hello arrived while the process was
 // paused. A handshake that has begun, or is queued, isn't given more time.
 func (lc *loopConn) helloInTime() bool {
 	return !lc.failed && !lc.handshaking && !lc.ousted && lc.woken != wokenShed && lc.reading == readingHead && lc.helloCame()
@@ -90,8 +90,8 @@ func (lc *loopConn) completeHandshake() (complete bool) {
 }
 
 // mayAwaitHandshake reports whether the connection may wait, for its hello or until the handshake may begin. A connection whose handshake
-// was ousted stays open until its time has run out, although its handshake can't continue: if it were closed at once, an attacker would
-// open another one at once. An honest client that was too slow gets a reset when it sends its next bytes.
+// was ousted stays open until its time has run out, although its handshake can't continue: if it were closed immediately, an attacker would
+// replace it at once. An honest client that was too slow gets a reset when it sends its next bytes.
 func (lc *loopConn) mayAwaitHandshake() bool {
 	if half, _ := lc.SawEnd(); half || lc.failed {
 		return false
@@ -121,7 +121,7 @@ func (lc *loopConn) helloCame() bool {
 	if errors.Is(err, loop.ErrNotYet) {
 		return false
 	}
-	most := len(buffer) // the system may not buffer more
+	most := len(buffer) // the system might not buffer more
 	if size := lc.server.SocketOptions.ReadBuffer; size > 0 {
 		most = min(most, size/2)
 	}
@@ -167,8 +167,8 @@ func (lc *loopConn) proxyTurn() bool {
 	return true
 }
 
-// receiveProxyHeader consumes the header if it has arrived completely, and returns its size; 0 if it hasn't. some says that at least a part
-// has arrived.
+// receiveProxyHeader consumes the header if it has arrived completely, and returns its size; 0 if it hasn't. The result some says that at
+// least a part of the header has arrived.
 func (lc *loopConn) receiveProxyHeader() (size int, some bool, err error) {
 	if lc.failed {
 		return 0, false, nil

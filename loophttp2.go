@@ -26,7 +26,7 @@ func (lc *loopConn) startHTTP2() {
 	lc.Share()
 }
 
-// http2Turn is Turn for HTTP/2.
+// http2Turn does the work of Turn for a connection of HTTP/2.
 func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 	h := lc.http2.Load()
 	lc.resume()
@@ -156,11 +156,11 @@ func (lc *loopConn) http2Ended() {
 		}
 		lc.resume()
 	}
-	// The client may not have read the last frames yet. Closing a socket with unread bytes resets the connection, and the frames would be lost.
+	// The client might not have read the last frames yet. Closing a socket with unread bytes resets the connection, and the frames would be lost.
 	lc.endConn(!lc.failed && !lc.IsBroken())
 }
 
-// abandonHTTP2 is Abandon for HTTP/2.
+// abandonHTTP2 does the work of Abandon for a connection of HTTP/2.
 func (lc *loopConn) abandonHTTP2(w *scratch, goexit bool) {
 	h := lc.http2.Load()
 	if w == nil || w.http2 == nil || !h.IsOwnedBy(&w.http2.Turn) {

@@ -78,7 +78,7 @@ func (p *ParkedConn) leaveWorker() {
 	p.received, p.serving = bytes.Clone(p.received), nil
 }
 
-// next implements parkable. It puts the bytes that it reads into received.
+// next implements parkable. It stores the bytes that it reads in the field received.
 func (d *loopParked) next(calls int) (step parkedStep, why Wake) {
 	lc, p := (*loopConn)(d), d.parked
 	switch {
@@ -140,9 +140,9 @@ func (lc *loopConn) end101(w *scratch) {
 	lc.detachTurn()
 }
 
-// enter implements parkable. A leader calls a quick function at once, and also one that computes while no other connection is ready.
-// Otherwise it first gives its loop to another worker, and becomes an ordinary worker. If no place is free for that, the connection gets
-// another turn later.
+// enter implements parkable. A leader calls the function at once if the function is quick, or if it computes briefly and no other connection
+// is ready. Otherwise it first gives its loop to another worker, and becomes an ordinary worker. If no place is free for that, the connection
+// gets another turn later.
 func (d *loopParked) enter() bool {
 	lc, p, w := (*loopConn)(d), d.parked, d.parked.serving
 	w.timer.Switch(p.class)
@@ -179,8 +179,8 @@ func (a parkedAdmitter) giveWay(class *class.Class, places admit.Kinds) error {
 func (parkedAdmitter) queueUp() error { return errBusy }
 
 const (
-	// overloadedWait is how long a parked connection waits before it asks for a place again. For each overloadedCrowd connections that already
-	// wait, the wait is longer by the same time, so that asking doesn't keep the processors busy.
+	// overloadedWait is how long a parked connection waits before it asks for a place again. For every 64 connections that already wait
+	// (overloadedCrowd), the wait is 5 ms longer, so that asking doesn't keep the processors busy.
 	overloadedWait  = 5 * time.Millisecond
 	overloadedCrowd = 64
 )

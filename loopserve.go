@@ -16,7 +16,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// serveLoops is Serve in the loop driver. It reports false, and leaves the listener untouched, if loops can't accept from it.
+// serveLoops does the work of Serve in the loop driver. It reports false, and leaves the listener untouched, if loops can't accept from it.
 func (s *Server) serveLoops(listener net.Listener, config *tls.Config, begun func(net.Addr)) (served bool, err error) {
 	fds, user, ok := s.loopSockets(listener)
 	if !ok {
@@ -30,8 +30,8 @@ func (s *Server) serveLoops(listener net.Listener, config *tls.Config, begun fun
 	return true, s.listenInLoops(g, listener.Addr(), user, fds, config, begun)
 }
 
-// listenInLoops accepts from the sockets until they are closed: one socket for each loop, or only the socket of the listener user. At the
-// end it closes user, if user isn't nil.
+// listenInLoops accepts from the sockets until they are closed: one socket for each loop, or a single socket whose listener is the argument
+// user. At the end it closes that listener, if there is one.
 func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listener, fds []int, config *tls.Config, begun func(net.Addr)) error {
 	ll, err := g.NewListener(loop.Listening{
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,

@@ -242,7 +242,7 @@ func (lc *loopConn) suspend(state waitState) bool {
 	return false
 }
 
-// lastLook returns the deadline of a connection that waits between two requests during a shutdown; 0 means that it may not wait.
+// lastLook returns the deadline of a connection that waits between two requests during a shutdown; 0 means that it must not wait.
 func (lc *loopConn) lastLook(state waitState, now clock.Time) clock.Time {
 	if lc.lastUntil == 0 {
 		waited := time.Duration(0)
@@ -314,8 +314,8 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// answerTurn runs the handler on the current request. A leader runs a quick handler at once, and also one that computes while no other
-// connection is ready. Otherwise it first gives its loop to another worker, and becomes an ordinary worker.
+// answerTurn runs the handler on the current request. A leader runs the handler at once if the handler is quick, or if it computes briefly and
+// no other connection is ready. Otherwise it first gives its loop to another worker, and becomes an ordinary worker.
 func (lc *loopConn) answerTurn() {
 	s, w := lc.server, lc.scratch
 	var refused error
@@ -464,7 +464,7 @@ func (lc *loopConn) wait() {
 	}
 }
 
-// watch makes the loop cancel the context when the client leaves. If the client has left already, the loop may not know yet, so watch asks
+// watch makes the loop cancel the context when the client leaves. If the client has left already, the loop might not know yet, so watch asks
 // the system. The descriptor isn't closed during this call: see requestctx.Context.
 func (lc *loopConn) watch(r *requestctx.Context) (half, gone bool) {
 	r.WatchedSince.Store(clock.Nanotime())

@@ -48,7 +48,7 @@ type ParkedConn struct {
 	received []byte       // what Read returns first
 	wait     clock.Time   // see SetWait; 0: none
 	timer    *time.Timer  // the timer for wait, for a stream of HTTP/2; nil until it is needed
-	class    *class.Class // of the function; immutable
+	class    *class.Class // the class of the connection's function; immutable
 	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; only the owner uses it
 	out      outbox.Outbox
 	asked    atomic.Bool // End was called
@@ -66,7 +66,7 @@ type ParkedConn struct {
 	// wake the connection when it waits. Once asked is set, readUntil has no effect, since End has set a deadline in the past. Guarded by mu.
 	readUntil clock.Time
 	onClose   func() // see OnClose; guarded by mu
-	reading   bool   // in a Read; guarded by mu
+	reading   bool   // a Read is running; guarded by mu
 	isOver    bool   // the connection has ended; guarded by mu
 	carried   bool   // another server has accepted the connection: see carried.adopt; immutable
 }
@@ -76,7 +76,7 @@ type ParkedConn struct {
 // the server calls serve as it calls a handler: on a worker, or directly in the loop if serve is known to be quick, or to compute briefly.
 //
 // Each call of serve must read at least some of the data. It returns nil to wait again, io.EOF to end the connection after the queued data
-// has been sent, and any other error to end it at once. Calls never overlap, and the first one comes after the handler has returned.
+// has been sent, and any other error to end it at once. Calls never overlap, and the first call comes after the handler has returned.
 //
 // With a protocol, such as "websocket", Park answers 101 (Switching Protocols), as Upgrade does; with "" it sends no answer.
 //
@@ -104,7 +104,8 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 	return c.parkSwitched(protocol != "", serve)
 }
 
-// parkSwitched is Park after agreeOn. If switches is set, the response already has the fields of the 101. Otherwise no answer is sent.
+// parkSwitched does the rest of Park after agreeOn. If switches is set, the response already has the fields of the 101. Otherwise no answer is
+// sent.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
 	if err := c.mayTakeOver(); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 }
 
 // prepareParked makes sure that the connection can be parked, and claims the answer. Until the claim, a timeout may be writing, so
-// prepareParked sends the unsent part of earlier answers only after it.
+// prepareParked sends the unsent part of earlier answers only after the claim.
 func (c *Ctx) prepareParked() (owner *conn, err error) {
 	owner = c.exchange.wire.(*conn)
 	if err := owner.driver.leaveLoop(); err != nil {
@@ -287,7 +288,7 @@ func (p *ParkedConn) writeFrame(frame []byte) (int, error) {
 	return 0, p.out.AwaitSent()
 }
 
-// seal sends b through TLS into the outbox. message says that b is a message of Queue. The caller holds sealing.
+// seal sends b through TLS into the outbox. The argument message says that b is a message of Queue. The caller holds p.sealing.
 func (p *ParkedConn) seal(b []byte, message bool) error {
 	if err := p.out.BeginSeal(message, len(b)); err != nil {
 		return err
@@ -300,8 +301,8 @@ func (p *ParkedConn) seal(b []byte, message bool) error {
 // Queue sends a message without ever waiting for the client. If the client doesn't take it at once, the rest waits in the
 // queue, as a reference to m, and is sent as the client takes it. Messages and writes are sent in the order of the calls.
 //
-// The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A message may always wait if it is the
-// only one, whatever its size. After the connection's end the error is net.ErrClosed, or the error that ended it.
+// The error is ErrQueueFull if more would wait than SetQueueLimit allows; then no part of m is sent. A message may always wait if no other
+// message waits, whatever its size. After the connection's end the error is net.ErrClosed, or the error that ended it.
 //
 // The server disconnects a client that takes nothing from the queue for WriteTimeout, or so little that it doesn't earn that time back by
 // MinTransferRate.
@@ -405,7 +406,7 @@ func (p *ParkedConn) SetDeadline(t time.Time) error {
 	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
 }
 
-// SetReadDeadline sets a deadline for Read, both for a Read that is waiting and for later ones.
+// SetReadDeadline sets a deadline for Read, both for a Read that is waiting and for later Reads.
 func (p *ParkedConn) SetReadDeadline(t time.Time) error {
 	until := p.conn.server.clock.At(t)
 	p.mu.Lock()
@@ -467,8 +468,8 @@ func (p *ParkedConn) finish() bool {
 
 // parkable is a parked connection or stream as serveBy sees it. The drivers and protocols wait in different ways.
 type parkable interface {
-	// next returns the next step. calls is how many times the function was called since serveBy began. Once ParkedConn.ending is set, the
-	// function isn't called again.
+	// next returns the next step. The argument calls is how many times the function was called since serveBy began. Once ParkedConn.ending is
+	// set, the function isn't called again.
 	next(calls int) (parkedStep, Wake)
 	// enter acquires the right to call the function on this goroutine. If that fails, enter reports false, and the connection is served later.
 	enter() bool
@@ -537,7 +538,7 @@ const parkedBuffer = 512
 // blockingParked serves a parked connection on a goroutine of its own, which waits for the client.
 type blockingParked struct {
 	*ParkedConn
-	came   bool // wait has found a reason to call the function: why
+	came   bool // wait has found a reason to call the function, and stored it in why
 	why    Wake
 	buffer [parkedBuffer]byte
 }
@@ -583,7 +584,7 @@ func (d *blockingParked) end() {
 	d.endConn(!streams) // the client of a connection that isn't a stream may still be sending
 }
 
-// setParkedWait begins a wait in the blocking driver. A carried connection gets a deadline of its own, since the server's sweep may not
+// setParkedWait begins a wait in the blocking driver. A carried connection gets a deadline of its own, since the server's sweep might not
 // run.
 func (p *ParkedConn) setParkedWait(deadline clock.Time) {
 	c := p.conn

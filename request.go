@@ -131,7 +131,7 @@ func (r *Request) isConnect() bool {
 // Target returns the request target as sent (RFC 9112, section 3.2), usually a path with its query, or as changed by SetTarget.
 func (r *Request) Target() string { return string(r.TargetBytes()) }
 
-// TargetBytes is Target, borrowed.
+// TargetBytes returns the result of Target as borrowed bytes.
 func (r *Request) TargetBytes() []byte {
 	if r.changed && r.change.target != nil {
 		return r.change.target
@@ -170,7 +170,7 @@ func (r *Request) Query() *Args { return r.URI().Query() }
 // field.
 func (r *Request) Host() string { return string(r.HostBytes()) }
 
-// HostBytes is Host, borrowed.
+// HostBytes returns the result of Host as borrowed bytes.
 func (r *Request) HostBytes() []byte {
 	if r.head[r.line.TargetStart] == '/' {
 		return r.Header.list.GetID(field.Host)
@@ -198,7 +198,7 @@ func (r *Request) Close() bool { return r.framing.Close }
 // allowed.
 func (r *Request) Cookie(name string) string { return string(r.CookieBytes(name)) }
 
-// CookieBytes is Cookie, borrowed, and nil if there is none.
+// CookieBytes returns the result of Cookie as borrowed bytes, or nil if there is no such cookie.
 func (r *Request) CookieBytes(name string) []byte {
 	h := &r.Header
 	for i := h.list.FindID(field.Cookie, 0); i >= 0; i = h.list.FindID(field.Cookie, i+1) {
@@ -222,7 +222,7 @@ func (r *Request) Cookies() iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// check is Ctx.check for the methods that need the server or the connection.
+// check does what Ctx.check does, for the methods that need the server or the connection.
 func (r *Request) check() {
 	if r.ctx == nil || r.ctx.exchange == nil {
 		panic(released)
@@ -402,15 +402,15 @@ func (r *Request) SetMethod(method string) error {
 // and its parts. The target must be in origin-form, such as "/a%20b?x=1". Scheme and host don't change, even if they were sent as a part of
 // the target. Bytes that were borrowed earlier stay valid.
 //
-// If SetTarget returns an error, an *HTTPError with status 400, the target is unchanged. Either target isn't in origin-form
-// (RFC 9112, section 3.2.1), or the request has no path to replace, as with CONNECT and OPTIONS *.
+// If SetTarget returns an error, an *HTTPError with status 400, the target is unchanged. The reason is that the argument isn't in origin-form
+// (RFC 9112, section 3.2.1), or that the request has no path to replace, as with CONNECT and OPTIONS *.
 func (r *Request) SetTarget(target string) error {
 	start := len(r.change.memory)
 	r.change.memory = append(r.change.memory, target...)
 	return r.setTarget(start)
 }
 
-// SetTargetBytes is SetTarget for a target in bytes, which are copied.
+// SetTargetBytes is like SetTarget, for a target in bytes, which are copied.
 func (r *Request) SetTargetBytes(target []byte) error {
 	start := len(r.change.memory)
 	r.change.memory = append(r.change.memory, target...)

@@ -142,7 +142,7 @@ func (r *Response) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WriteString is Write for a string.
+// WriteString is like Write, for a string.
 func (r *Response) WriteString(s string) (int, error) {
 	r.toBuffer()
 	r.buffer = append(r.buffer, s...)

@@ -24,7 +24,7 @@ type RunningRequest struct {
 	State RunningState
 	// Client is the address of the client's end of the connection, or the client's address in a header of the PROXY protocol. Behind other
 	// proxies it is the proxy's address. It is invalid if the connection isn't an IP connection. If the net.Conn is a type of the program's
-	// own, Client is also invalid after the connection has ended, and until the server has called its RemoteAddr.
+	// own, Client is also invalid until the server has called the net.Conn's RemoteAddr, and again after the connection has ended.
 	Client netip.AddrPort
 	// Age is the time since the request's handler began, or since the request entered Server.Queue.
 	Age time.Duration

@@ -142,7 +142,7 @@ func (w *StreamWriter) copyFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buffer[:])
 }
 
-// copyByWindow is copyFrom for a client with flow control: while the client's windows are closed, it reads nothing and holds no buffer.
+// copyByWindow is like copyFrom, for a client with flow control: while the client's windows are closed, it reads nothing and holds no buffer.
 func (w *StreamWriter) copyByWindow(wire windowWire, r io.Reader) (sent int64, err error) {
 	var small []byte
 	for n := 0; err == nil; sent += int64(n) {

@@ -126,13 +126,13 @@ type Server struct {
 	// bursts, at a few KB of memory per worker. Default 10 s; it can't be unlimited.
 	MaxIdleWorkerDuration time.Duration
 
-	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit an idle connection is closed to make room
-	// for a new one: of the client address with the most idle connections, the one that has been idle for the longest time. An IPv6 /64 counts
-	// as one address, and so do all clients without an IP address. A connection that has had no request in its first second counts as idle,
-	// too, and is closed before all connections that have had a request. If no connection is idle, the new one gets 503. The default on Unix
-	// is the number of descriptors that the process may have (RLIMIT_NOFILE), minus an eighth, and at least 32, which are left for files,
-	// upstreams and databases. Elsewhere there is no limit. If the process needs more descriptors for these, so that accepting fails before
-	// the limit is reached, idle connections are closed as well, unless MaxConns is negative.
+	// MaxConns limits how many connections may be open at once, hijacked ones excluded. At the limit, the server closes an idle connection to
+	// make room for a new one: it chooses the client address with the most idle connections, and closes the one that has been idle for the
+	// longest time. An IPv6 /64 counts as one address, and so do all clients without an IP address. A connection that has had no request in
+	// its first second counts as idle, too, and is closed before all connections that have had a request. If no connection is idle, the new
+	// one gets 503. The default on Unix is the number of descriptors that the process may have (RLIMIT_NOFILE), minus an eighth, and at least
+	// 32, which are left for files, upstreams and databases. Elsewhere there is no limit. If the process needs more descriptors for these, so
+	// that accepting fails before the limit is reached, idle connections are closed as well, unless MaxConns is negative.
 	MaxConns int
 
 	// MaxConnsPerIP limits how many connections one client address may have open; further connections get 429. An IPv6 /64
@@ -335,16 +335,16 @@ type serverConfig struct {
 	maxBody           int64
 	maxRequests       int
 	readHeaderTimeout time.Duration
-	reading           pace.Limits // of a body
-	writing           pace.Limits // of an answer
+	reading           pace.Limits // for reading a body
+	writing           pace.Limits // for writing an answer
 	idleTimeout       time.Duration
 	pause             time.Duration // if a wait ends later than this after its deadline, the process was paused: see clock.Waited
 	unencryptedHTTP2  bool
 	http2             *http2conn.Shared
-	tick              time.Duration // of the coarse clock
+	tick              time.Duration // the tick of the coarse clock
 	idleWorker        time.Duration // how long an idle worker is kept
 	concurrency       int
-	leaders           int // of loops
+	leaders           int // the number of workers that lead loops
 	driver            Driver
 	driverErr         error // set if FILO_DRIVER names no driver
 }
@@ -494,7 +494,7 @@ func (s *Server) serveWorker(w *workerChan, j *connJob) {
 	s.serveConn(w.scratch, j)
 }
 
-// serveConn serves an accepted connection. The caller must then close j.conn. It is nil if the connection was refused or hijacked, or has
+// serveConn serves an accepted connection. The caller must then close j.conn, which is nil if the connection was refused or hijacked, or has
 // switched to HTTP/2.
 func (s *Server) serveConn(w *scratch, j *connJob) {
 	netConn := j.conn

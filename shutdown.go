@@ -51,7 +51,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(lastAcceptLimit):
-		// A listener of a type of the program's own may ignore its deadline.
+		// A listener whose type is the program's own may ignore its deadline.
 		s.stopAccepting(true)
 	}
 	handshakes := time.AfterFunc(lastReadTimeNew, func() { s.life.CancelHandshakes(ErrServerClosed) })
@@ -200,7 +200,7 @@ const (
 	// lastAcceptTime is how long a shutdown waits on a listener for a last connection, lastLooks times.
 	lastAcceptTime = 10 * time.Millisecond
 	// lastAcceptTimeLate is the shortest of these waits, when accepting has used up the time. It is enough for connections that
-	// have already arrived, and hardly waits for further ones.
+	// have already arrived, and hardly waits for further connections.
 	lastAcceptTimeLate = lastAcceptTime / 20
 	// lastAcceptLimit is how long the listener stays open at most.
 	lastAcceptLimit = time.Second
@@ -340,7 +340,7 @@ func onServing(ctx context.Context) func(net.Addr) {
 
 func ignoreServing(net.Addr) {}
 
-// RunTLS is Run over TLS: see ListenAndServeTLS.
+// RunTLS is like Run, over TLS: see ListenAndServeTLS.
 func (s *Server) RunTLS(ctx context.Context, addr, certFile, keyFile string) error {
 	listener, err := s.Listen(addr)
 	if err != nil {
@@ -349,7 +349,7 @@ func (s *Server) RunTLS(ctx context.Context, addr, certFile, keyFile string) err
 	return s.RunListenerTLS(ctx, listener, certFile, keyFile)
 }
 
-// RunUnix is Run on a Unix socket: see ListenAndServeUnix.
+// RunUnix is like Run, on a Unix socket: see ListenAndServeUnix.
 func (s *Server) RunUnix(ctx context.Context, path string, mode fs.FileMode) error {
 	listener, err := ListenUnix(path, mode)
 	if err != nil {
@@ -358,12 +358,12 @@ func (s *Server) RunUnix(ctx context.Context, path string, mode fs.FileMode) err
 	return s.run(ctx, listener, nil)
 }
 
-// RunListener is Run on a listener. Like Serve, it closes the listener.
+// RunListener is like Run, on the given listener. Like Serve, it closes the listener.
 func (s *Server) RunListener(ctx context.Context, listener net.Listener) error {
 	return s.run(ctx, listener, nil)
 }
 
-// RunListenerTLS is RunListener over TLS: see ServeTLS.
+// RunListenerTLS is like RunListener, over TLS: see ServeTLS.
 func (s *Server) RunListenerTLS(ctx context.Context, listener net.Listener, certFile, keyFile string) error {
 	config, err := s.tlsConfig(certFile, keyFile)
 	if err != nil {

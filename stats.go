@@ -99,8 +99,8 @@ type Stats struct {
 // serverCounts holds the counters that no worker, loop or connection keeps. They are independent of each other.
 type serverCounts struct {
 	accepted, refused atomic.Uint64 // connections
-	shed              atomic.Uint64 // idle connections that were closed to make room for others
-	refusalAnswers    answerCounts  // to refused connections
+	shed              atomic.Uint64 // idle connections that were closed to make room for other connections
+	refusalAnswers    answerCounts  // the answers to refused connections
 	overloads         atomic.Uint64 // requests, see Stats.RequestsRefused
 	acceptFailures    atomic.Uint64
 	handshakeErrors   atomic.Uint64
@@ -315,8 +315,8 @@ type Refusals struct {
 	// Concurrency counts requests, and in the blocking driver connections, that were refused at once because Server.Concurrency was
 	// reached and Server.Queue is 0 or doesn't apply to them.
 	Concurrency uint64
-	// QueueFull counts requests for which Server.Queue had no room, QueueTimeout those that waited there until QueueTimeout had passed, or
-	// until the client had closed its sending side.
+	// QueueFull counts requests for which Server.Queue had no room, and QueueTimeout counts requests that waited there until
+	// Server.QueueTimeout had passed, or until the client had closed its sending side.
 	QueueFull, QueueTimeout uint64
 	// BufferedBodies counts requests whose bodies had no room: see Server.MaxBufferedBodies.
 	BufferedBodies uint64
@@ -385,7 +385,7 @@ func (s *Server) refusedConn(client netip.AddrPort, reason *HTTPError) {
 	}
 }
 
-// refusedBusy counts a request that has failed with err, if it failed because Concurrency was reached, and reports whether it did. Other
+// refusedBusy reports whether a request that has failed with err failed because Concurrency was reached, and counts such a request. Other
 // errors that wrap ErrBusy come from middleware.
 func (x *exchange) refusedBusy(err error) bool {
 	var reason refusalReason
@@ -409,8 +409,8 @@ func (x *exchange) refusedBusy(err error) bool {
 // on although their event has happened.
 
 // leftover is called while no connection and no request is open. It describes the counts that must be 0 then and aren't, or returns "".
-// Otherwise nobody would notice a wrong count for a long time: a count below 0 admits more requests than Server.Concurrency, and a count
-// above 0 fewer.
+// Without this check, nobody would notice a wrong count for a long time: a count below 0 admits more requests than Server.Concurrency, and a
+// count above 0 fewer.
 func (s *Server) leftover() string {
 	var all strings.Builder
 	check := func(name string, n int64) {

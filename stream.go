@@ -26,7 +26,7 @@ type StreamWriter struct {
 	written int64
 	kept    int // bytes of the body that the wire may have buffered since the last flush
 	buffer  []byte
-	err     error            // of the connection, or of a layer
+	err     error            // the error of the connection, or of a layer
 	ours    bool             // a layer has returned err
 	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Response.WrapBody
 	wrapped bool             // layers may write
@@ -93,7 +93,7 @@ func (w *StreamWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WriteString is Write for a string.
+// WriteString is like Write, for a string.
 func (w *StreamWriter) WriteString(s string) (int, error) {
 	if err := w.admit(0); err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func (w *StreamWriter) Flush() error {
 	return w.put(nil, true)
 }
 
-// emitGathered is emit for the buffered bytes.
+// emitGathered emits the buffered bytes.
 func (w *StreamWriter) emitGathered(flush bool) error {
 	err := w.emit(w.buffer, flush)
 	w.buffer = w.buffer[:0]

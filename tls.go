@@ -80,8 +80,8 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return certificate, nil
 }
 
-// protocols returns the protocols that a TLS configuration with these NextProtos offers: the ones that the program names, or else all that
-// the server supports. If HTTP/2 is disabled, it leaves h2 out, since a client that is offered h2 would use it.
+// protocols returns the protocols that a TLS configuration with these NextProtos offers: those that the program names, or else all protocols
+// that the server supports. If HTTP/2 is disabled, it leaves h2 out, since a client that is offered h2 would use it.
 func (s *Server) protocols(configured []string) []string {
 	offered := configured
 	if len(offered) == 0 {
@@ -105,7 +105,7 @@ func (s *Server) handshake(c *conn) bool {
 	ctx := s.life.Handshaking
 	if timeout := s.config.readHeaderTimeout; timeout > 0 {
 		if c.headSince != 0 {
-			timeout -= s.clock.Now().Sub(c.headSince) // since the client's first byte
+			timeout -= s.clock.Now().Sub(c.headSince) // minus the time since the client's first byte
 			timeout = max(timeout, min(leastHandshakeTime, s.config.readHeaderTimeout))
 		}
 		var cancel context.CancelCauseFunc

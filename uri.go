@@ -45,7 +45,7 @@ func (u *URI) Scheme() string { return u.target.Scheme() }
 // authority-form, else from the Host field. Its case and encoding are as sent. It is empty if the client sent none.
 func (u *URI) Host() string { return string(u.target.Host()) }
 
-// HostBytes is Host, borrowed.
+// HostBytes returns the result of Host as borrowed bytes.
 func (u *URI) HostBytes() []byte { return u.target.Host() }
 
 // Hostname returns the host without its port; an IPv6 address also loses its brackets.
@@ -61,19 +61,19 @@ func (u *URI) Port() string { return u.target.Port() }
 // "..", and empty ones, remain. Code that builds a file name from it must clean it first.
 func (u *URI) Path() string { return string(u.target.Path()) }
 
-// PathBytes is Path, borrowed.
+// PathBytes returns the result of Path as borrowed bytes.
 func (u *URI) PathBytes() []byte { return u.target.Path() }
 
 // RawPath returns the path as sent, such as "/a%20b".
 func (u *URI) RawPath() string { return string(u.target.RawPath()) }
 
-// RawPathBytes is RawPath, borrowed.
+// RawPathBytes returns the result of RawPath as borrowed bytes.
 func (u *URI) RawPathBytes() []byte { return u.target.RawPath() }
 
 // RawQuery returns the query as sent, without its "?", or "" if there is none.
 func (u *URI) RawQuery() string { return string(u.target.RawQuery()) }
 
-// RawQueryBytes is RawQuery, borrowed.
+// RawQueryBytes returns the result of RawQuery as borrowed bytes.
 func (u *URI) RawQueryBytes() []byte { return u.target.RawQuery() }
 
 // Query returns the parameters of the query, parsed on the first call. It holds at most 1000; Args.Err tells whether there were

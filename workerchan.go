@@ -25,12 +25,12 @@ type workerChan struct {
 	ch chan job
 	// lastUse is when the worker was last released. It is guarded by the pool's mutex.
 	lastUse clock.Time
-	// scratch holds the worker's buffers. It is nil until own allocates them. It belongs to the worker's goroutine.
+	// scratch holds the worker's buffers. It is nil until the method own allocates them. It belongs to the worker's goroutine.
 	scratch *scratch
 	// serving is the job of serving a connection. The sender sets its connection before it sends. After that serving belongs to the
 	// worker's goroutine.
 	serving connJob
-	// forgotten says that done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
+	// forgotten says that the pool's method done doesn't wait for the worker: see forget. It belongs to the worker's goroutine.
 	forgotten bool
 	// place is the worker's place in the pool. It belongs to the worker's goroutine while the worker is off the stack.
 	place admit.Place
@@ -106,7 +106,7 @@ type leadership struct {
 	answered *answerCounts
 }
 
-// Lead starts a leader for a new seat. Leaders don't count against MaxWorkersCount, and done doesn't wait for them.
+// Lead starts a leader for a new seat. Leaders don't count against MaxWorkersCount, and the pool's method done doesn't wait for them.
 func (wp *workerPool) Lead(l *leadership) {
 	wp.mu.Lock()
 	wp.spawned++
@@ -136,7 +136,7 @@ func (wp *workerPool) retake(l *leadership) {
 	wp.pop(true).appoint(l)
 }
 
-// crowded reports whether there are workers beyond MaxWorkersCount. If so, the leader of l must not run anything that may make it lose l:
+// crowded reports whether there are workers beyond MaxWorkersCount. If so, the leader of l must not run anything that may cost it its seat:
 // each leader could leave one more such worker behind.
 func (wp *workerPool) crowded(l *leadership) bool {
 	retakes := l.retakes.Load()
@@ -216,17 +216,17 @@ func (wp *workerPool) takeOver(w *workerChan) *leadership {
 type scratch struct {
 	lent
 	in     http1.Input
-	body   []byte // buffer for a request body that doesn't fit into in; at most maxKeptBody
+	body   []byte // buffer for a request body that doesn't fit into the field in; at most maxKeptBody
 	parser http1.Parser
 	socket sock.Conn
 	ctx    *Ctx
-	// watcher watches the client of the request in the blocking driver, and reads into watchSpace, which is a part of in. Both are
+	// watcher watches the client of the request in the blocking driver, and reads into watchSpace, which is a part of the field in. Both are
 	// guarded by the mu of the request's context while a handler runs.
 	watcher    *clientWatch
 	watchSpace []byte
 	timer      class.Timer   // measures the handlers
 	outer      bool          // a leader runs the handler in the server's own class, which the monitor doesn't know: see endOuter
-	worker     *workerChan   // the worker that it belongs to; nil in ServeConn and for carried requests
+	worker     *workerChan   // the worker that the scratch belongs to; nil in ServeConn and for carried requests
 	place      *admit.Place  // the place of the worker or of the carried request; nil in ServeConn, whose requests don't count against Concurrency
 	http2      *http2Scratch // nil until the worker serves a connection of HTTP/2
 	// running is the record of the worker, or of other code that handles requests with these buffers; nil for none.

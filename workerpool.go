@@ -58,7 +58,7 @@ type workerPool struct {
 	started    bool          // guarded by mu
 	stopped    bool          // guarded by mu
 	resting    bool          // the cleaner waits for wake; guarded by mu
-	ended      chan struct{} // the open channel that done has returned; nil if there is none; guarded by mu
+	ended      chan struct{} // the open channel that the method done has returned; nil if there is none; guarded by mu
 
 	wake chan struct{} // ends the cleaner's rest; capacity 1, one send per rest
 	quit chan struct{} // closed by Stop
@@ -92,7 +92,7 @@ func (wp *workerPool) Start() {
 	go wp.cleaner()
 }
 
-// Stop ends the cleaner and the ready workers. Busy workers finish their jobs and then end; see done. From then on Serve passes no
+// Stop ends the cleaner and the ready workers. Busy workers finish their jobs and then end: see the method done. From then on Serve passes no
 // connection to a worker. Stop may be called more than once.
 func (wp *workerPool) Stop() {
 	wp.mu.Lock()
@@ -140,7 +140,7 @@ func (wp *workerPool) signalEndLocked() {
 // running. The caller then keeps the connection.
 func (wp *workerPool) Serve(c net.Conn) bool { return wp.serveIn(admit.Ordinary, c) }
 
-// serveIn is Serve by a worker with a place of this kind.
+// serveIn is like Serve, but the worker gets a place of the given kind.
 func (wp *workerPool) serveIn(k admit.Kind, c net.Conn) bool {
 	w := wp.get(k)
 	if w == nil {
@@ -265,7 +265,7 @@ func (wp *workerPool) end(w *workerChan, retired bool) {
 	}
 }
 
-// goroutineEnded removes a goroutine from those that done waits for.
+// goroutineEnded removes a goroutine from those for which the method done waits.
 func (wp *workerPool) goroutineEnded() {
 	wp.mu.Lock()
 	defer wp.mu.Unlock()
@@ -273,8 +273,8 @@ func (wp *workerPool) goroutineEnded() {
 	wp.signalEndLocked()
 }
 
-// forget stops done from waiting for a serving worker whose connection no longer belongs to the server. The worker still counts against
-// MaxWorkersCount. Only the worker itself calls forget.
+// forget stops the method done from waiting for a serving worker whose connection no longer belongs to the server. The worker still counts
+// against MaxWorkersCount. Only the worker itself calls forget.
 func (wp *workerPool) forget(w *workerChan) {
 	if !w.forgotten {
 		w.forgotten = true
@@ -346,7 +346,7 @@ func (wp *workerPool) release(w *workerChan) bool {
 		wp.mu.Unlock()
 		return false
 	}
-	// Two workers may read the clock in one order and take the lock in the other. max keeps the stack sorted.
+	// Two workers may read the clock in one order and acquire the lock in the opposite order. max keeps the stack sorted.
 	if top >= 0 {
 		now = max(now, wp.ready[top].lastUse)
 	}

@@ -164,7 +164,7 @@ func poolRun(t *testing.T, test func(t *testing.T)) {
 	poolRunReal(t, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// poolRunReal is poolRun for tests that need the network or real time.
+// poolRunReal is like poolRun, for tests that need the network or real time.
 func poolRunReal(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	for name, processors := range map[string]int{"capacity 0": 1, "capacity 1": 2} {

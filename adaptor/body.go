@@ -16,8 +16,8 @@ type requestBody struct {
 	exchange *exchange
 	closed   bool         // guarded by exchange.mu
 	trailer  *http.Header // the request's Trailer, to be filled after a body of unknown length; guarded by exchange.mu
-	// duplex reads the body over HTTP/2, even while other goroutines write; it is nil over HTTP/1.1. taken says that the first Read has
-	// asked for duplex. Both are guarded by exchange.mu.
+	// duplex reads the body over HTTP/2, even while other goroutines write; it is nil over HTTP/1.1. The field taken says that the first Read
+	// has asked for duplex. Both are guarded by exchange.mu.
 	duplex hooks.Duplex
 	taken  bool
 }

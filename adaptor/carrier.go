@@ -311,7 +311,7 @@ func (t *carrier) announce(header http.Header, trailer *field.List) {
 // Write implements hooks.Transport.
 func (t *carrier) Write(p []byte) (int, error) { return t.w.Write(p) }
 
-// Flush implements hooks.Transport. A wrapped ResponseWriter may not be able to flush.
+// Flush implements hooks.Transport. A wrapped ResponseWriter might not be able to flush.
 func (t *carrier) Flush() error {
 	err := t.control.Flush()
 	if errors.Is(err, http.ErrNotSupported) {

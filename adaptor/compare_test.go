@@ -451,7 +451,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// compareOn is compare for some of the sides only.
+// compareOn is like compare, for some of the sides only.
 func compareOn(t *testing.T, h http.Handler, request string, some []side) {
 	t.Helper()
 	all := sides
@@ -537,7 +537,7 @@ func serveBoth(t testing.TB, h filo.Handler) string {
 	return tcptest.Serve(t, &filo.Server{Handler: h, Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}})
 }
 
-// startBoth is serveBoth for a handler of net/http.
+// startBoth is like serveBoth, for a handler of net/http.
 func startBoth(t testing.TB, h http.Handler) string {
 	s := httptest.NewUnstartedServer(h)
 	s.Config.Protocols = new(http.Protocols)

@@ -34,12 +34,11 @@
 // ReadHeaderTimeout, ReadTimeout, WriteTimeout, MinTransferRate, IdleTimeout, IdleGrace, MaxConns, MaxConnsPerIP and MaxRequestsPerConn
 // have no effect, and neither have ConnState, ConnContext, TLSConfig, HTTP2 and ProxyProtocol. net/http also handles panics.
 //
-// Ctx.Park and Ctx.ParkStream, and with them package sse and contrib/websocket, work at net/http's price: a goroutine for each connection.
-// ParkStream uses the handler's goroutine, so middleware of net/http around ToHTTP returns only when the stream has ended. Such a
-// connection has filo's WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes and awaits such connections.
-// net/http's Shutdown only waits, so filo's Shutdown must run at the same time: register it with http.Server.RegisterOnShutdown. If filo's
-// Shutdown is called earlier, further requests get 503. Where net/http doesn't support hijacking, as over HTTP/2, Park returns an error
-// with the status 501.
+// Ctx.Park and Ctx.ParkStream work, and with them package sse and contrib/websocket, but as in net/http each connection costs a goroutine.
+// ParkStream uses the handler's goroutine, so middleware of net/http around ToHTTP returns only when the stream has ended. Such a connection
+// has filo's WriteTimeout instead of net/http's time-outs. The filo server's Shutdown wakes and awaits such connections. net/http's Shutdown
+// only waits, so filo's Shutdown must run at the same time: register it with http.Server.RegisterOnShutdown. If filo's Shutdown is called
+// earlier, further requests get 503. Where net/http doesn't support hijacking, as over HTTP/2, Park returns an error with the status 501.
 //
 // # Middleware of net/http in filo
 //

@@ -22,8 +22,8 @@ type exchange struct {
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // Fail was called; guarded by mu
-	// take takes the connection over at the next Hijack, on behalf of the Ctx of next; nil unless next is taking the connection over.
-	// Guarded by mu.
+	// take takes the connection over when Hijack is called, on behalf of the Ctx of next, the rest of filo's chain. It is nil unless next is
+	// taking the connection over. Guarded by mu.
 	take func(*filo.Ctx) (net.Conn, error)
 	// sent is the request that was passed to a middleware; nil for a handler.
 	sent *snapshot

@@ -23,7 +23,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// way is a way in which requests come to a handler of filo.
+// way is a way in which requests reach a handler of filo.
 type way struct {
 	name  string
 	start func(t testing.TB, h filo.Handler) (dial func() (net.Conn, error))

@@ -120,7 +120,7 @@ func newHeader(in *filo.Header) http.Header {
 }
 
 // announcedTrailer removes the Trailer field from a header, and returns the names in it. Their values follow after the body.
-// announcedTrailer fails if there are more than limit names.
+// announcedTrailer fails if there are more names than the argument limit allows.
 func announcedTrailer(header http.Header, limit int) (http.Header, error) {
 	lists, ok := header["Trailer"]
 	if !ok {

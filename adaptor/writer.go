@@ -22,7 +22,7 @@ import (
 
 const (
 	// gatherSize is how many bytes of a body are buffered before the answer becomes a stream: shorter bodies are sent with their
-	// length. net/http has the same size.
+	// length. net/http buffers as many bytes.
 	gatherSize = 2048
 	// sniffSize is how much of a body http.DetectContentType looks at.
 	sniffSize = 512
@@ -241,7 +241,7 @@ func (w *responseWriter) gather() []byte {
 	return w.buffer
 }
 
-// beginLocked makes the answer a stream, which begins with the gathered bytes and the bytes of next.
+// beginLocked makes the answer a stream, which begins with the gathered bytes and the bytes of the argument next.
 func (w *responseWriter) beginLocked(next []byte) error {
 	w.sniffType(next)
 	w.stream = w.exchange.ctx.Stream()
@@ -419,8 +419,8 @@ func (w *responseWriter) hasUnannounced() bool {
 	return false
 }
 
-// lacksAnnounced reports whether an announced trailer field has no value. The head must name such a field, too. It does so only if it is
-// sent before the trailer is known.
+// lacksAnnounced reports whether an announced trailer field has no value. The head must name such a field, too, and names it only if the head
+// is sent before the trailer is known.
 func (w *responseWriter) lacksAnnounced() bool {
 	return slices.ContainsFunc(w.trailers, func(name string) bool { return len(w.header[name]) == 0 })
 }

@@ -22,7 +22,7 @@ type scenario struct {
 	raw      bool // the answer isn't HTTP
 }
 
-// plainGET has the minimum of header fields, and their lengths, of a browser's request for a small resource.
+// plainGET has the fewest header fields with which a browser requests a small resource, each about as long as a browser's.
 const plainGET = "GET /foobar?baz HTTP/1.1\r\n" +
 	"Host: www.example.com\r\n" +
 	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101\r\n" +
@@ -48,7 +48,7 @@ func postScenario() *scenario {
 	return newScenario(head+strings.Repeat("x", postSize), 10_000, 1, postHandlers)
 }
 
-// headersScenario has 30 header fields, as requests have that passed through a proxy or two.
+// headersScenario has 30 header fields, like a request that has passed through one or two proxies.
 func headersScenario() *scenario {
 	var b strings.Builder
 	b.WriteString("GET /foobar?baz HTTP/1.1\r\nHost: www.example.com\r\n" +

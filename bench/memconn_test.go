@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// memConn is the server's end of a connection to a simulated client. It is as cheap as possible: Read copies prepared requests until there were
-// enough, and Write counts bytes. All servers use the same memConn, so a benchmark shows the server's own work.
+// memConn is the server's end of a connection to a simulated client. It is as cheap as possible: Read copies prepared requests, up to a given number,
+// and Write counts bytes. All servers use the same memConn, so a benchmark shows the server's own work.
 //
 // Reads and writes may run at the same time (net/http reads ahead), each by one goroutine.
 type memConn struct {

@@ -18,8 +18,8 @@ type handlers struct {
 	nethttp  http.HandlerFunc
 }
 
-// starters start each server, in the order in which the benchmarks run. serve serves one connection. The connection has ended when its Close is
-// called.
+// starters has for each server a function that starts it. The benchmarks measure the servers in this order. serve gives one connection to the
+// server, which calls the connection's Close at the end.
 var starters = []struct {
 	name  string
 	start func(handlers) (serve func(net.Conn), stop func())

@@ -107,7 +107,7 @@ type binding struct {
 	required []requirement // the fields of the struct itself that must be in the input
 	present  bits          // those fields of required that were in the input
 	problems problems
-	// partial says that decoding has stopped at an error, so that some valid values may not be bound.
+	// partial says that decoding has stopped at an error, so that some valid values might not be bound.
 	partial bool
 }
 
@@ -156,7 +156,7 @@ func (b *binding) form(in source, target reflect.Value) error {
 	}
 	if b.encoded() {
 		// Any compressed multipart body is refused, because parsing it might not fail: gzip stores short forms uncompressed, and the parser
-		// would take its header for a preamble and miss the first part.
+		// would take gzip's header for a preamble and miss the first part.
 		if in == inMultipart {
 			return unsupportedCoding(b.c)
 		}
@@ -194,8 +194,9 @@ func (b *binding) validate(v any) error {
 	return b.option.validator.Validate(v)
 }
 
-// located returns the errors that binding has found and those of the validator, for which it looks up each Go field's place in the
-// request. It drops the validator's error for a field whose value was refused, since the validator has seen the field's previous value.
+// located returns the errors that binding has found, and those of the validator. An error of the validator names a Go field, so located
+// looks up that field's place in the request. It drops the validator's error for a field whose value was refused, since the validator has
+// seen the field's previous value.
 func (b *binding) located(invalid *Error, t reflect.Type) error {
 	refused := b.problems.Fields[:len(b.problems.Fields):len(b.problems.Fields)]
 	for _, field := range invalid.Fields {

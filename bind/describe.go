@@ -123,7 +123,7 @@ func fieldsOf(t reflect.Type) (fields []Field) {
 	return fields
 }
 
-// only reports whether in is the only source from which the field can be set. If it is a kind of body, the other kinds of bodies don't
+// only reports whether the given source is the only one that can set the field. If it is a kind of body, the other kinds of bodies don't
 // count, since a request has only one body.
 func (r *requirement) only(in source) bool {
 	for other := inBody; other < sources; other++ {

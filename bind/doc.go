@@ -68,7 +68,7 @@
 //     only if the object is present. A type that decodes itself must check its own members.
 //   - In text, the name must be there. A number, bool, time or duration also needs text that isn't empty.
 //   - A file must have been uploaded.
-//   - All checks every source: a field with several tags must be in at least one of them. JSON, Form and the others check only
+//   - All checks every source: a field with several tags must be in at least one of them. JSON, Form and so on check only
 //     the fields that have the tag of their source.
 //
 // To require a value other than zero, use a Validator.

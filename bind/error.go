@@ -31,8 +31,8 @@ type FieldError struct {
 	// Code names the rule that the value breaks, for programs and translations, such as "integer": see the package's documentation. It
 	// is "" if a Validator sets none. The codes of bind itself are stable across versions.
 	Code string `json:"code,omitempty"`
-	// Params holds the values that occur in Detail, by name, such as {"minimum": 0, "maximum": 255}. They may be shared, and must not
-	// be modified.
+	// Params holds the values that occur in Detail, by name, such as {"minimum": 0, "maximum": 255}. The map may be shared, and must not be
+	// modified.
 	Params map[string]any `json:"params,omitempty"`
 
 	// Field is the path of the Go field, such as "Address.Street", "Items[2].Name" or "Labels[colour]". It isn't sent. A
@@ -133,9 +133,9 @@ func (e *Error) detail() string {
 // problems collects errors.
 type problems struct{ Error }
 
-// add adds an error; status is the response's status if this is the only error. add reports whether there was room: if not, the caller
-// needn't look for further errors. If errors have different statuses, the lowest wins, so 400, for input that can't be parsed, comes before
-// 422.
+// add adds an error. The argument status is the response's status if this is the only error. add reports whether there was room: if not, the
+// caller needn't look for further errors. If errors have different statuses, the lowest wins, so 400, for input that can't be parsed, comes
+// before 422.
 func (p *problems) add(status int, field FieldError) bool {
 	if p.Status == 0 || status < p.Status {
 		p.Status = status

@@ -167,9 +167,9 @@ func failed(c *filo.Ctx, err error) error {
 	return err
 }
 
-// Status sets the status of successful responses to usual, instead of 200, or 204 for NoContent. others documents further
-// statuses that f may set with c.Response.SetStatus. Status panics if a status isn't from 200 to 399, and Handler panics if usual
-// allows no body but f has an output.
+// Status sets the status of successful responses to usual, instead of 200, or 204 for NoContent. The argument others lists, for the
+// documentation, further statuses that f may set with c.Response.SetStatus. Status panics if a status isn't from 200 to 399, and Handler
+// panics if usual allows no body but f has an output.
 func Status(usual int, others ...int) HandlerOption {
 	statuses := append([]int{usual}, others...)
 	for _, status := range statuses {

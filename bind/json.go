@@ -209,7 +209,7 @@ func position(offset int64, body []byte) (line, column int) {
 	return 1 + bytes.Count(before, []byte{'\n'}), len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// deeper reports whether a document, which may be malformed, has more levels than limit.
+// deeper reports whether a document, which may be malformed, has more levels than the argument limit allows.
 func deeper(body []byte, limit int) bool {
 	// This check suffices for almost every document, and runs at the speed of memory.
 	if len(body) <= limit || bytes.Count(body, []byte{'{'})+bytes.Count(body, []byte{'['}) <= limit {

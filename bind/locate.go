@@ -10,7 +10,7 @@ import (
 func (b *binding) locate(f *FieldError, root reflect.Type) {
 	var pointer strings.Builder
 	t := root
-	index := []int{} // of the field in root; nil once the path has left root and its embedded structs
+	index := []int{} // the index of the field in root; nil once the path has left root and its embedded structs
 	for rest := f.Field; rest != ""; {
 		var name string
 		name, rest = firstStep(rest, t)

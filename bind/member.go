@@ -73,7 +73,7 @@ func candidatesOf(t reflect.Type, tag string, onlyTagged bool) map[string][]memb
 	return byName
 }
 
-// members returns the fields of e's struct, and adds the structs embedded in it to next.
+// members returns the fields of e's struct, and adds the structs embedded in it to *next.
 func (e embedded) members(tag string, onlyTagged bool, next *[]embedded) []member {
 	var members []member
 	for i := range e.typ.NumField() {

@@ -33,7 +33,7 @@ type field struct {
 	optional bool
 	// required is the field's position in plan.required, -1 if the field isn't required.
 	required int
-	// rules is nil if the field has no rules. number says that the rules apply to a number.
+	// rules is nil if the field has no rules. The field number says that the rules apply to a number.
 	rules  *rules
 	number bool
 	// wildcard says that the request's route must have a wildcard with the field's name.
@@ -176,7 +176,7 @@ func fieldOf(t reflect.Type, name string) string {
 	return t.String() + "." + name
 }
 
-// pathOf is fieldOf for a field that may be within embedded structs.
+// pathOf is like fieldOf, for a field that may be within embedded structs.
 func pathOf(t reflect.Type, index []int) string {
 	names := make([]string, len(index))
 	for i := range index {

@@ -107,7 +107,7 @@ func (b *binding) missing() {
 
 // presence says which fields a type that is decoded from JSON requires.
 type presence struct {
-	fields []requirement // of the type itself, if it is a struct
+	fields []requirement // the required fields of the type itself, if it is a struct
 	within bool          // a JSON document must be scanned, because some member of it is required or has rules
 	err    error         // a mistake of the programmer
 	// unchecked is the error of a call without a validator: see plan.unchecked.
@@ -134,8 +134,8 @@ func presenceOf(t reflect.Type) *presence {
 	return known.(*presence)
 }
 
-// look searches t, and the types that t consists of, for requirements. inside says that t is nested in the outermost struct, so that a
-// JSON body can fill all fields of t. In the outermost struct a JSON body doesn't fill fields that have only tags of other sources.
+// look searches t, and the types that t consists of, for requirements. The argument inside says that t is nested in the outermost struct, so
+// that a JSON body can fill all fields of t. In the outermost struct a JSON body doesn't fill fields that have only tags of other sources.
 func (p *presence) look(t reflect.Type, inside bool, seen map[reflect.Type]bool) {
 	if before, ok := seen[t]; ok && (before || !inside) {
 		return

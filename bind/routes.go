@@ -73,7 +73,7 @@ func (op *operation) formsOfGET(route string) (names []string) {
 	return names
 }
 
-// onlyIn reports whether a field has no tag of a source other than in.
+// onlyIn reports whether a field has no tags of sources other than the given one.
 func onlyIn(f reflect.StructField, in source) bool {
 	for other := inBody; other < sources; other++ {
 		if _, has := f.Tag.Lookup(other.tag()); has && other.tag() != in.tag() {

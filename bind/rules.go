@@ -183,7 +183,7 @@ func (r *rules) ofText(text string, isNumber bool) flaw {
 	return flaw{}
 }
 
-// ofJSON is ofText for a JSON value.
+// ofJSON is like ofText, for a JSON value.
 func (r *rules) ofJSON(raw []byte) flaw {
 	switch c := raw[0]; {
 	case c == '"':

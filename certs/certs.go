@@ -13,7 +13,7 @@
 //	return s.RunTLS(ctx, ":443", "", "")
 //
 // A client gets the first certificate that matches the host name that it asks for (SNI) and the kinds of keys that it supports. If none
-// matches, it gets the first one.
+// matches, the client gets the certificate of the first Pair.
 //
 // The files are read again after a signal (ReloadOn) and, while clients connect, every Options.Interval. No handshake waits for the
 // reading. A server without clients reads nothing. If the files are unusable, they are refused and logged once, and the previous
@@ -104,12 +104,12 @@ type source[T any] struct {
 	parse func(contents [][]byte, first bool) (*T, error)
 
 	contents [][]byte // as they were when last read; nil if parsing them again may give another result
-	value    *T       // the last good one
-	err      error    // why reading or parsing the files gave no value
+	value    *T       // the last valid value
+	err      error    // why the last attempt to read and parse the files failed; nil if it succeeded
 }
 
 // New reads the certificates. New fails if a certificate can't be used. New logs a certificate that has expired or isn't valid yet, but
-// serves it, since there is no previous one. New panics if Options has no Pairs, or a pair lacks a file.
+// serves it, since there is no previous certificate to serve instead. New panics if Options has no Pairs, or a pair lacks a file.
 func New(options Options) (*Store, error) {
 	must(len(options.Pairs) > 0, "Options.Pairs is empty")
 	must(options.ClientCAs != "" || options.ClientAuth == tls.NoClientCert, "Options.ClientAuth needs ClientCAs")
@@ -348,7 +348,7 @@ func (s *Store) look() {
 	next := s.next.Load()
 	if s.options.Interval > 0 && time.Now().UnixNano() >= next && s.next.CompareAndSwap(next, 1<<63-1) {
 		go func() {
-			s.reload(false) // which logs its errors
+			s.reload(false) // reload logs its errors itself
 			s.due()
 		}()
 	}

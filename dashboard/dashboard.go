@@ -12,9 +12,9 @@
 //
 // # Who may see it
 //
-// As with package debug, by default the page must be on a server that the program has declared as the operator's (filo.Server.ForOperator),
-// and only clients on the same machine, which use one of its host names and no proxy, have access. Other clients get 404. To show the page
-// on a server that the public can reach, set Options.Token: a browser asks for it as a password.
+// As with package debug, by default the page must be on a server that the program has declared as the operator's (filo.Server.ForOperator).
+// Only clients on the same machine, which use one of its host names and no proxy, have access. Other clients get 404. To show the page on a
+// server that the public can reach, set Options.Token: a browser asks for it as a password.
 package dashboard
 
 import (
@@ -47,7 +47,7 @@ type Options struct {
 	Allow func(c *filo.Ctx) bool
 	// Token, if set, gives access to every client that sends it, from any address: as the password of Basic authentication with any user,
 	// or as "Authorization: Bearer TOKEN". Other clients get 401. It has 16 to 512 bytes of visible ASCII; "openssl rand -hex 16" makes
-	// one. Without TLS others can read it in transit.
+	// one. Without TLS, it can be read in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.
@@ -57,9 +57,9 @@ type Options struct {
 	History time.Duration
 	// Always records the history even while no page is open, from New until the server's Shutdown or Close.
 	Always bool
-	// MaxRoutes limits how many routes are measured separately; further ones share an entry. Default 100.
+	// MaxRoutes limits how many routes are measured separately; all further routes share an entry. Default 100.
 	MaxRoutes int
-	// MaxWatchers limits how many pages may be open at once; further ones get 503. Default 100.
+	// MaxWatchers limits how many pages may be open at once; further pages get 503. Default 100.
 	MaxWatchers int
 }
 

@@ -45,8 +45,8 @@ func (k *counts) total() (n uint64) {
 	return n
 }
 
-// quantile returns the duration that the given part of all values doesn't exceed, 0 without values. It assumes that the values in a
-// bucket are spread evenly.
+// quantile returns the duration that the given fraction of all values doesn't exceed, or 0 if there are no values. It assumes that the values
+// in a bucket are spread evenly.
 func (k *counts) quantile(part float64, total uint64) time.Duration {
 	rank := max(1, uint64(math.Ceil(part*float64(total))))
 	for bucket, count := range k {

@@ -40,7 +40,7 @@ type recorder struct {
 	mu sync.Mutex // held while routes is replaced
 }
 
-// recent is a route that was looked up by a name. It holds the name, so that its memory can't be reused for another name.
+// recent is a route that was looked up by a name. It references the name, so that the name's memory can't be reused for another name.
 type recent struct {
 	name  string
 	route *route
@@ -84,7 +84,7 @@ func (d *Dashboard) Middleware() filo.Middleware {
 	r := d.recorder
 	return func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
-			start := time.Since(r.start) // this reads one clock, and time.Now two
+			start := time.Since(r.start) // time.Since reads one clock, time.Now two
 			err := next(c)
 			r.record(c, time.Since(r.start)-start, err)
 			return err
@@ -187,7 +187,7 @@ func (route *route) read() (sum reading) {
 	return sum
 }
 
-// since returns the counts since the last call, or since the start in the first one.
+// since returns the counts since the last call. The first call returns the counts since the start.
 func (route *route) since() (difference reading) {
 	now := route.read()
 	for bucket := range now.counts {

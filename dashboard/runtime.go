@@ -52,8 +52,8 @@ func (r *runtimeReader) number(metric int) float64 {
 	return 0
 }
 
-// quantile returns, in seconds, the value that the given part of the values since the last call doesn't exceed, 0
-// if there were none.
+// quantile returns, in seconds, the value that the given fraction of the values since the last call doesn't exceed, or 0 if there were no
+// values.
 func (r *runtimeReader) quantile(metric int, before *[]uint64, part float64) float64 {
 	value := r.samples[metric].Value
 	if value.Kind() != metrics.KindFloat64Histogram {

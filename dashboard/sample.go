@@ -205,7 +205,7 @@ func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []clas
 	for _, class := range classes {
 		sum, found := known[class.Name]
 		if found && calls(sum) > calls(class) {
-			sum, class = class, sum // the class that is called more gives the kind and the median
+			sum, class = class, sum // the row shows the kind and the median of the class that is called more often
 		}
 		class.Inline += sum.Inline
 		class.Handoffs += sum.Handoffs
@@ -238,7 +238,7 @@ func (s *sampler) takeClasses(classes []filo.ClassStats, seconds float64) []clas
 	return rows[:min(len(rows), maxRows)]
 }
 
-// calls returns about how many calls of a class were counted.
+// calls returns the approximate number of a class's calls.
 func calls(class filo.ClassStats) uint64 { return class.Inline + class.Handoffs + class.Retakes }
 
 // about holds the facts about the server that don't change.

@@ -12,7 +12,7 @@ import (
 // interval is the time between two samples. It isn't shorter because Server.Stats visits every connection.
 const interval = time.Second
 
-// watched records that a page is open, and starts the sampler unless it runs already. over is closed when sampling must end.
+// watched records that a page is open, and starts the sampler unless it runs already. The channel over is closed when sampling must end.
 func (d *Dashboard) watched(over <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

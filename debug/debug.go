@@ -86,12 +86,12 @@ type Options struct {
 	Allow func(c *filo.Ctx) bool
 	// Token, if set, gives access to every client that sends it, from any address: as "Authorization: Bearer TOKEN", or as the password of
 	// Basic authentication with any user, for browsers and go tool pprof (http://any:TOKEN@host/…). Other clients get 401. It has 16 to 512
-	// bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS others can read it in transit.
+	// bytes of visible ASCII; "openssl rand -hex 16" makes one. Without TLS, it can be read in transit.
 	Token string
 	// Hosts are further host names of the machine, without ports, such as "devbox". They apply only if neither Allow nor Token
 	// is set.
 	Hosts []string
-	// MaxDuration limits the duration of a profile or a trace; longer ones get 400. Default 2 minutes.
+	// MaxDuration limits the duration of a profile or a trace; a request for more gets 400. Default 2 minutes.
 	MaxDuration time.Duration
 	// Server is the server whose figures "stats", "requests" and "clients" show. Set it to the server of the clients if the pages are on
 	// a separate server for operators. Default the server that serves the pages.

@@ -7,8 +7,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// subtract returns the samples that were added to a profile of this process since an earlier one: the samples in after minus those in
-// before. Both are in the format of runtime/pprof, and so is the result, which records duration, the time between the two.
+// subtract returns the samples that were added to a profile of this process since an earlier profile: the samples in after minus those in
+// before. Both arguments and the result are in the format of runtime/pprof. The result records duration, the time between the two profiles.
 //
 // Samples that are only in before, such as the stacks of ended goroutines, become negative.
 func subtract(before, after []byte, duration time.Duration) ([]byte, error) {

@@ -138,7 +138,7 @@ func (l *logLevel) apply(to slog.Level, during time.Duration, logger *slog.Logge
 	})
 }
 
-// lasts reports whether a change is still in effect: it is the latest one, and the program hasn't set the level itself since.
+// lasts reports whether a change is still in effect: no later change was made, and the program hasn't set the level itself since.
 func (l *logLevel) lasts(change int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

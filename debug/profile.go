@@ -241,7 +241,7 @@ func serveCmdline(c *filo.Ctx) error { return c.Text(200, strings.Join(os.Args, 
 const maxSymbols = 1 << 20
 
 // serveSymbol answers with the functions that addresses belong to: "0x4a1b00+0x4a1b20" in the query or the body. go tool pprof first asks
-// whether there are any symbols: the first line says so.
+// whether there are any symbols, which the first line of each answer states.
 func serveSymbol(c *filo.Ctx) error {
 	addresses := c.Request.URI().RawQueryBytes()
 	if c.Method() == "POST" {

@@ -249,7 +249,7 @@ func (o *observed) during(steps int, f func() (from, to *scrape)) *timeline {
 	return l
 }
 
-// load is during for a situation that is a load, which f finishes before the second scrape.
+// load is during for a situation in which f puts load on the server, and returns when the load has ended.
 func (o *observed) load(steps int, f func()) *timeline {
 	o.t.Helper()
 	return o.during(steps, func() (from, to *scrape) {
@@ -259,8 +259,8 @@ func (o *observed) load(steps int, f func()) *timeline {
 	})
 }
 
-// with returns a timeline in which n connections stay open during all steps. The steps begin when the metrics show these connections. At the end it
-// closes the connections, and calls gone.
+// with returns a timeline in which n connections stay open during all steps. The steps begin when the metrics show these connections. At the end,
+// with closes the connections, and calls gone.
 func (o *observed) with(steps, n int, request, shown string, gone func()) *timeline {
 	return o.during(steps, func() (from, to *scrape) {
 		from = o.idle()
@@ -732,8 +732,8 @@ func held(steps, n int, request, state string) func(*testing.T) *timeline {
 	}
 }
 
-// draining is a situation in which a server with a handler that doesn't end shuts down. During the shutdown it is scraped scrapes times. Then its
-// process is gone, and a new one starts.
+// draining is a situation in which a server with a handler that doesn't end shuts down. The parameter is the number of scrapes during the shutdown.
+// After them the process is gone, and a new process starts.
 func draining(scrapes int) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		o := observe(t, &filo.Server{GracePeriod: time.Duration(graceSeconds(t)) * time.Second})
@@ -863,7 +863,7 @@ func issue(t *testing.T, valid time.Duration) certs.Pair {
 	return pair
 }
 
-// storing is a situation of a server that limits requests with the help of a redis-server, to which something happens.
+// storing is a situation in which a server stores its rate limits in a redis-server, and the function happens causes trouble for that redis-server.
 func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) func(*testing.T) *timeline {
 	return func(t *testing.T) *timeline {
 		dir, err := os.MkdirTemp("", "redis") // the path of a socket must be short
@@ -915,7 +915,7 @@ func storing(happens func(t *testing.T, server *exec.Cmd, admin *redis.Client)) 
 	}
 }
 
-// The memory of Go's heap, and of the process, which has several times as much under the race detector.
+// The series for the memory of Go's heap and of the whole process. Under the race detector, the process uses several times its normal memory.
 const heap, resident = "go_memstats_heap_alloc_bytes{}", "process_resident_memory_bytes{}"
 
 // remembering is a situation in which the process has the given MiB of live memory, of garbage, and of memory outside of Go's. GOMEMLIMIT is set so

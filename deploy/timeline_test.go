@@ -104,8 +104,8 @@ func (l *timeline) put(series, value string) {
 	l.series[series] = append(values, value)
 }
 
-// scraped adds steps with the values of the second of two scrapes. In each step, a counter rises by the difference between its values in the two
-// scrapes. Other metrics have their values in the second scrape.
+// scraped adds steps. In each step, a counter rises by the difference between its values in the two given scrapes. All other metrics have the values
+// of the later scrape.
 func (l *timeline) scraped(from, to *scrape, steps int) {
 	if l.start.IsZero() {
 		l.start = from.at
@@ -171,7 +171,7 @@ func (l *timeline) gone(steps int) {
 	}
 }
 
-// restarted makes the next steps those of a new process.
+// restarted records that a new process has started, to which the next steps belong.
 func (l *timeline) restarted() {
 	clear(l.last)
 	clear(l.times)

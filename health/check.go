@@ -20,7 +20,7 @@ type check struct {
 	run     func(context.Context) error
 	options Check
 
-	// last is the last result, nil before the first one.
+	// last is the result of the last run, nil before the first run has ended.
 	last atomic.Pointer[result]
 
 	mu sync.Mutex
@@ -38,8 +38,8 @@ type result struct {
 	took time.Duration
 }
 
-// fresh reports whether the last result is still valid. The next run begins after a Period and takes at most Timeout; a second Period
-// allows for the wait for a place.
+// fresh reports whether the last result is still valid. The next run begins after a Period and takes at most Timeout; a second Period allows
+// for the wait until fewer than Options.Concurrency checks run.
 func (k *check) fresh() bool {
 	last := k.last.Load()
 	return last != nil && k.health.clock()-last.at <= int64(2*k.options.Period+k.options.Timeout)
@@ -76,7 +76,7 @@ func (k *check) work() {
 func (k *check) call() error {
 	k.mu.Lock()
 	hung := k.hangs
-	k.hangs = true // until it has returned
+	k.hangs = true // until the function has returned
 	k.mu.Unlock()
 	if hung {
 		return fmt.Errorf("the previous run of the check hasn't returned, long after its time-out of %v", k.options.Timeout)
@@ -85,7 +85,7 @@ func (k *check) call() error {
 	defer cancel()
 	returned := make(chan error, 1)
 	go func() {
-		err := errGoexit // unless it returns
+		err := errGoexit // unless the function returns
 		defer func() {
 			k.mu.Lock()
 			k.hangs = false

@@ -11,18 +11,18 @@
 // Probes are answered from memory, so any number of them causes no extra checks. Checks run only while something probes. The first probe
 // waits for the checks' results. From then on each check runs once in its Period, until there was no probe for two minutes. Live and Ready
 // answer even when Server.Concurrency is reached: an overloaded server is alive, and a restart would make matters worse. Inline, as above,
-// also keeps their routes in the loop that reads the probe: leave it out if the routes have middleware that waits.
+// also keeps the routes of Live and Ready in the loop that reads the probe: leave it out if the routes have middleware that waits.
 //
 // At most Options.Concurrency checks run at once. A check that exceeds its Timeout has failed. It isn't called again until it
 // has returned, so a check that hangs costs one goroutine. A check that panics, or ends its goroutine, has failed, too.
 //
 // # Answers
 //
-// The status is 200, or 503 with Retry-After. Answers may never be cached. The body is a line of text: "ok", "ok, but degraded"
-// if only optional checks have failed, or "failed", "not ready" or "shutting down". A client that prefers application/health+json
-// (draft-inadarei-api-health-check) or application/json gets {"status": "pass"}, "warn" or "fail". With "?verbose" both formats
-// list the checks by name, unless the server is overloaded. The errors of checks are logged, and shown only to clients for which
-// Options.Details returns true.
+// The status is 200, or 503 with Retry-After. Answers forbid caching. The body is a line of text: "ok", "ok, but degraded" if only optional
+// checks have failed, or "failed", "not ready" or "shutting down". A client that prefers application/health+json
+// (draft-inadarei-api-health-check) or application/json gets {"status": "pass"}, "warn" or "fail". With "?verbose" both formats list the
+// checks by name, unless the server is overloaded. The errors of checks are logged, and shown only to clients for which Options.Details
+// returns true.
 //
 // # Shutting down
 //
@@ -120,7 +120,7 @@ type Health struct {
 	// replaced is set before a shutdown that begins because another process has taken over.
 	replaced atomic.Bool
 	probed   atomic.Bool // there was a probe, so no check can be added any more
-	// lastProbe is the time of the last probe, as clock returns it.
+	// lastProbe is the time of the last probe, as the method clock returns it.
 	lastProbe atomic.Int64
 }
 
@@ -185,9 +185,9 @@ func (h *Health) Attach(server *filo.Server) {
 
 // Drain shuts down a server that a balancer probes, without losing a request. Ready answers 503 at once, and after delay the
 // server is shut down. During the delay the server still accepts and serves, but answers say Connection: close, so that clients leave
-// (filo.Server.SetKeepAlivesEnabled). Set delay a little longer than the balancer needs to
-// notice: the interval of the probes times the number that must fail. If ctx is done earlier, Drain still calls Shutdown, and
-// returns the error of ctx. For a server that Server.Run runs, use DrainContext.
+// (filo.Server.SetKeepAlivesEnabled). Set delay a little longer than the balancer needs to notice: the interval of the probes times the number
+// of probes that must fail. If ctx is done earlier, Drain still calls Shutdown, and returns the error of ctx. For a server that Server.Run
+// runs, use DrainContext.
 func (h *Health) Drain(ctx context.Context, server *filo.Server, delay time.Duration) error {
 	h.ending.Store(true)
 	server.SetKeepAlivesEnabled(false)
@@ -250,7 +250,7 @@ func (h *Health) note() {
 	if !h.probed.Load() {
 		h.probed.Store(true)
 	}
-	// At most one probe a second writes the time. In a flood of probes, its cache line would otherwise bounce between the cores.
+	// At most one probe a second writes the time. If every probe wrote it, its cache line would bounce between the cores in a flood of probes.
 	if now := h.clock(); now-h.lastProbe.Load() > int64(time.Second) {
 		h.lastProbe.Store(now)
 	}

@@ -78,7 +78,7 @@ type accessLog struct {
 	mu     sync.Mutex // held while Combined is written
 	failed bool       // the last Write failed; guarded by mu
 
-	warned sync.Once // for the warning of panicked
+	warned sync.Once // limits the method panicked to one warning
 }
 
 // panicked warns once that a panic has passed through the access log, which can't know how the server will answer the request.
@@ -100,11 +100,11 @@ func (l *accessLog) log(c *filo.Ctx, start time.Time, err error) {
 	}
 	memory := records.Get().(*recordMemory)
 	list := l.appendAttributes(memory, c, start, err)
-	// The record is built by hand: slog would look up the line of code that logs, which is always this one.
+	// The record is built by hand: slog would look up the line of code that logs, which is the same for all records.
 	record := slog.Record{Time: start, Level: l.options.Level, Message: "request"}
 	record.AddAttrs(list...)
 	clear(list)
-	if cap(list) >= cap(memory.list) { // otherwise Attributes has returned another slice, or only a part of this one
+	if cap(list) >= cap(memory.list) { // a smaller capacity means that Attributes has returned another slice, or only a part of memory.list
 		memory.list = list[:0]
 		records.Put(memory)
 	}

@@ -22,7 +22,7 @@ import (
 // CompressOptions configures Compress.
 type CompressOptions struct {
 	// Encodings are the content codings to choose from, out of "zstd", "gzip", "deflate" and those of Codings. Their order decides between
-	// codings that the client prefers equally. Nil means the names of Codings, followed by those three.
+	// codings that the client prefers equally. Nil means the names of Codings, followed by "zstd", "gzip" and "deflate".
 	Encodings []string
 	// Codings are content codings by other packages, such as contrib/brotli.
 	Codings []Coding
@@ -45,8 +45,8 @@ type CompressOptions struct {
 // compressed answer: "v7" becomes "v7-gzip". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7". A
 // compressed answer loses the fields that describe its uncompressed bytes: Content-Length, Accept-Ranges and digests. Compress doesn't
 // compress partial answers, answers with a Content-Encoding or Cache-Control: no-transform, or bodies that wouldn't become shorter. If a
-// client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD
-// is answered like GET, and takes as long unless the body streams.
+// client refuses uncompressed answers (identity;q=0) and every available coding, it gets 406 (Not Acceptable) before the handler runs. HEAD is
+// answered like GET, and takes as long as GET unless the body streams.
 //
 // Don't use Compress for routes whose answers contain both a secret and text that an attacker can put into the request: the compressed length
 // reveals whether the two are alike (BREACH).
@@ -71,7 +71,7 @@ type Coding struct {
 
 // Encoder encodes one body after another. Reset begins a new body, whose encoded bytes go to w. If w is nil, Reset drops all references to
 // the last body, which may be unfinished. Flush writes everything that a decoder needs to decode what has been written so far. Close ends the
-// body. Compress writes a body that doesn't stream with a single Write, without a Flush.
+// body. For a body that isn't streamed, Compress calls Write only once, and doesn't call Flush.
 type Encoder interface {
 	io.WriteCloser
 	Flush() error
@@ -81,7 +81,7 @@ type Encoder interface {
 type compressor struct {
 	codings  []*coding
 	types    map[string]bool // whole media types
-	prefixes []string        // of groups of types, such as "text/"
+	prefixes []string        // the prefixes of groups of types, such as "text/"
 	usual    bool            // Types is nil: text/event-stream is left out, and some types are recognized by suffix
 	minBytes int
 }

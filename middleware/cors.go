@@ -64,7 +64,7 @@ type corsPolicy struct {
 	wildcards   []originWildcard
 	allowOrigin func(c *filo.Ctx, origin []byte) bool
 	methods     map[string]bool
-	headers     map[string]bool // in lower case
+	headers     map[string]bool // the names of allowed request fields, in lower case
 	anyHeader   bool
 
 	// credentials and expose are sent in all answers to allowed origins; allowMethods, allowHeaders and maxAge only in answers to preflights.

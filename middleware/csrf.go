@@ -24,7 +24,7 @@ type CSRFOptions struct {
 // Except for the schemes, TRACE and QUERY, net/http's CrossOriginProtection has the same rules.
 //
 // Requests with safe methods must therefore change nothing. Put CSRF in front of everything that changes something, and inside of CORS, whose
-// preflights it admits. An origin that CORS allows more than simple requests must be one of TrustedOrigins, too. CSRF panics if a trusted
+// preflights it admits. If CORS allows an origin more than simple requests, list that origin in TrustedOrigins, too. CSRF panics if a trusted
 // origin is malformed.
 func CSRF(options ...CSRFOptions) filo.Middleware {
 	guard := newCSRFGuard(setup.One("middleware: CSRF", options))

@@ -55,7 +55,7 @@ type decompressor struct {
 }
 
 const (
-	// maxWindow is the largest window of a zstd decoder. RFC 9659 forbids larger ones.
+	// maxWindow is the largest window of a zstd decoder. RFC 9659 forbids larger windows.
 	maxWindow = 8 << 20
 	// smallWindow is the largest window that a decoder allocates at once. It allocates a larger window only after smallWindow bytes of the
 	// body, or the whole body, have arrived.

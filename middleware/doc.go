@@ -1,5 +1,5 @@
-// Package middleware has the middleware that most servers need. Each function takes its options as a struct. You may omit the
-// options if their zero value, which is safe, leaves no required option unset. Wrong options panic when the middleware is made.
+// Package middleware has the middleware that most servers need. Each function takes its options as a struct. The zero value of every option is
+// safe, and you may omit the struct if no option is required. Each function panics if its options are invalid.
 //
 //	r := router.New()
 //	r.Use(

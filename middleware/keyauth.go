@@ -69,7 +69,7 @@ type keyAuth struct {
 	header, query, cookie string   // exactly one is set
 	scheme                string
 	missing, invalid      *filo.Field // the challenges for requests without a key, and with a wrong key
-	vary                  *filo.Field // for caches; nil if they need none
+	vary                  *filo.Field // the Vary field of answers; nil if caches need none
 }
 
 func newKeyAuth(options *KeyAuthOptions) *keyAuth {

@@ -69,7 +69,7 @@ func ClientIP(c *filo.Ctx) netip.Addr {
 	return trusted.client(c, address)
 }
 
-// client is ClientIP, given the results of peer for the request: r, which may be nil, and address.
+// client does the work of ClientIP. The receiver, which may be nil, and address are the results of peer for the request.
 func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	if r == nil {
 		return address
@@ -104,7 +104,7 @@ func (*realIP) Scheme(c *filo.Ctx) string {
 // the host that the proxy names.
 func Host(c *filo.Ctx) string { return string(HostBytes(c)) }
 
-// HostBytes is Host as bytes, borrowed until the handler returns.
+// HostBytes returns the result of Host as bytes, which are borrowed until the handler returns.
 func HostBytes(c *filo.Ctx) []byte { return asked.Host(c) }
 
 // Host implements asked.View.
@@ -113,7 +113,7 @@ func (*realIP) Host(c *filo.Ctx) []byte {
 	return trusted.host(c, address)
 }
 
-// host is Host, given the results of peer for the request: r, which may be nil, and address.
+// host does the work of HostBytes. The receiver, which may be nil, and address are the results of peer for the request.
 func (r *realIP) host(c *filo.Ctx, address netip.Addr) []byte {
 	if r != nil && r.options.TrustHost {
 		var host []byte
@@ -160,8 +160,8 @@ type forwarded struct {
 	proto, host []byte
 }
 
-// forwarded reads Forwarded or X-Forwarded-For; nearest is the address of the trusted proxy at the connection's remote end. Among the trusted
-// proxies that state a scheme or a host, the outermost counts.
+// forwarded reads Forwarded or X-Forwarded-For. The argument nearest is the address of the trusted proxy at the connection's remote end. If
+// several trusted proxies state a scheme or a host, the value from the proxy closest to the client counts.
 func (r *realIP) forwarded(c *filo.Ctx, nearest netip.Addr) forwarded {
 	said, name := forwarded{client: nearest}, "X-Forwarded-For"
 	if r.options.Forwarded {

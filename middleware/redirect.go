@@ -46,8 +46,9 @@ var errNoHost = filo.Error(400, "the request doesn't say which host it is for")
 // Redirect sends clients to the site's canonical scheme and host, with the same path and query. It needs only one redirect, even if scheme,
 // host and port all change.
 //
-// The host of the redirect's target is the option Host, or the host that the client asked for, perhaps with "www." added or removed. The path
-// can't change it. Without the option Host, put HostCheck outside of Redirect, so that caches can't store redirects to made-up hosts.
+// The host of the redirect's target is the option Host, or the host that the client asked for, perhaps with "www." added or removed. The
+// request's path can't change this host. Without the option Host, put HostCheck outside of Redirect, so that caches can't store redirects to
+// made-up hosts.
 //
 // Put it inside of RealIP, on which Scheme and Host depend, and outside of everything that does work for a request.
 func Redirect(options RedirectOptions) filo.Middleware {

@@ -21,9 +21,9 @@ type RequestIDOptions struct {
 	TrustIncoming bool
 	// Header is the name of the field that contains the id, in requests and responses. Default X-Request-ID.
 	Header string
-	// Generate makes an id of your own scheme. The id must be valid as above; otherwise RequestID uses an id of the default kind.
-	// Many goroutines call Generate at once. By default an id is 128 random bits from a cryptographic generator, in 32
-	// hexadecimal digits.
+	// Generate makes an id of your own scheme. If the id isn't valid in the sense of TrustIncoming, RequestID uses an id of the default kind
+	// instead. Many goroutines call Generate at once. By default an id is 128 random bits from a cryptographic generator, in 32 hexadecimal
+	// digits.
 	Generate func() string
 }
 
@@ -64,8 +64,8 @@ var requestIDBytes = func() (set [256]bool) {
 	return set
 }()
 
-// idGenerators are each used by one goroutine at a time, so they need no lock. Their output is indistinguishable from random bits, so an id
-// reveals nothing about other ids.
+// idGenerators is a pool of generators. Each generator is used by one goroutine at a time, so it needs no lock. Their output is
+// indistinguishable from random bits, so an id reveals nothing about other ids.
 var idGenerators = sync.Pool{New: func() any {
 	var seed [32]byte
 	crypto.Read(seed[:]) // never fails

@@ -51,7 +51,7 @@ type core[T any] struct {
 	capacity   int           // how many tasks may run at once
 	goroutines int           // workers whose goroutines haven't ended, including those that the field workers no longer counts
 	period     uint64        // the number of the last expiry period that tickLocked began
-	timer      *time.Timer   // ends the period; nil before the first one
+	timer      *time.Timer   // ends the period; nil before the first period
 	drained    chan struct{} // closed when the pool is closed and all tasks and workers have ended; replaced by Reboot
 
 	panicked uint64
@@ -109,7 +109,7 @@ func (p *core[T]) submit(task T) error {
 	return nil
 }
 
-// submitContext is submit, but stops waiting when ctx is done.
+// submitContext is like submit, but stops waiting when ctx is done.
 func (p *core[T]) submitContext(ctx context.Context, task T) error {
 	p.mu.Lock()
 	if err := ctx.Err(); err != nil && !p.closed {
@@ -119,7 +119,7 @@ func (p *core[T]) submitContext(ctx context.Context, task T) error {
 	return p.submitSlowly(ctx, task, false)
 }
 
-// submitAtOnce is submit, but returns ErrPoolOverload where submit would wait.
+// submitAtOnce is like submit, but returns ErrPoolOverload where submit would wait.
 func (p *core[T]) submitAtOnce(task T) error {
 	p.mu.Lock()
 	switch {
@@ -138,7 +138,7 @@ func (p *core[T]) submitAtOnce(task T) error {
 	return nil
 }
 
-// submitSlowly is submit for a pool that may be closed or full. The caller holds the lock, and submitSlowly releases it. If bare
+// submitSlowly does the work of submit for a pool that may be closed or full. The caller holds the lock, and submitSlowly releases it. If bare
 // is set, submitSlowly only acquires a place for the task, and the caller queues the task.
 func (p *core[T]) submitSlowly(ctx context.Context, task T, bare bool) error {
 	switch {

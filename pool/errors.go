@@ -16,7 +16,7 @@ var (
 	// and for a second release.
 	ErrPoolClosed = errors.New("pool: closed")
 
-	// ErrPoolOverload is returned when the pool has no room for a task, and the task may not wait or too many wait already.
+	// ErrPoolOverload is returned when the pool has no room for a task, and the task must not wait or too many wait already.
 	ErrPoolOverload = errors.New("pool: full, and waiting isn't allowed or too many wait already")
 
 	// ErrNilTask is returned for a task that is a nil function.

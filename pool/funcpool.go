@@ -24,7 +24,7 @@ func NewPoolWithFuncGeneric[T any](size int, fn func(T), options ...Option) (*Po
 	return &PoolWithFuncGeneric[T]{c}, nil
 }
 
-// NewPoolWithFunc is NewPoolWithFuncGeneric for a function that takes any argument.
+// NewPoolWithFunc is like NewPoolWithFuncGeneric, for a function that takes any argument.
 func NewPoolWithFunc(size int, fn func(any), options ...Option) (*PoolWithFunc, error) {
 	return NewPoolWithFuncGeneric(size, fn, options...)
 }

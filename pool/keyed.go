@@ -13,8 +13,8 @@ type keys struct {
 	behind map[any][]func()
 }
 
-// SubmitKeyed is like Submit, but runs tasks with the same key one after another, in the order in which they were accepted. While
-// a task waits for an earlier one with its key, it occupies a place in the pool, but no worker. The key must be comparable.
+// SubmitKeyed is like Submit, but runs tasks with the same key one after another, in the order in which they were accepted. While a task waits
+// for an earlier task with its key, it occupies a place in the pool, but no worker. The key must be comparable.
 func (p *Pool) SubmitKeyed(key any, task func()) error {
 	if task == nil {
 		return p.refuseNil()

@@ -7,7 +7,7 @@ import (
 
 // lobby holds the submitters that wait while all pools of a MultiPool are full. The first pool with room admits them.
 type lobby[T any] struct {
-	n atomic.Int64 // how many wait; stored with mu held
+	n atomic.Int64 // the number of waiters; stored with mu held
 
 	mu      sync.Mutex // may be locked while a pool's mu is held, but not the other way round
 	waiters waitList[T]

@@ -17,7 +17,7 @@ const (
 	// RoundRobin takes the pools in turn.
 	RoundRobin LoadBalancingStrategy = 1 << (iota + 1)
 
-	// LeastTasks takes the pool with the fewest tasks, both accepted and waiting.
+	// LeastTasks takes the pool with the fewest tasks, counting accepted and waiting tasks.
 	LeastTasks
 )
 
@@ -116,7 +116,7 @@ func (m *multi[T]) submit(ctx context.Context, task T, mayWait bool) error {
 	return m.pools[home].freeWaiter(w)
 }
 
-// submitAtOnce tries the pools one after another, beginning with the pool at index from.
+// submitAtOnce tries the pools one after another, beginning with the pool whose index is the argument from.
 func (m *multi[T]) submitAtOnce(from int, task T) error {
 	for i := range m.pools {
 		if err := m.pools[(from+i)%len(m.pools)].submitAtOnce(task); err != ErrPoolOverload {
@@ -318,7 +318,7 @@ func NewMultiPoolWithFuncGeneric[T any](
 	return &MultiPoolWithFuncGeneric[T]{m}, nil
 }
 
-// NewMultiPoolWithFunc is NewMultiPoolWithFuncGeneric for a function that takes any argument.
+// NewMultiPoolWithFunc is like NewMultiPoolWithFuncGeneric, for a function that takes any argument.
 func NewMultiPoolWithFunc(
 	size, sizePerPool int, fn func(any), strategy LoadBalancingStrategy, options ...Option,
 ) (*MultiPoolWithFunc, error) {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// measured is the sampling interval of waits: one wait in measured is measured.
+	// measured is the sampling interval of waits: the wait of one task in 64 is measured.
 	measured = 64
 
 	// waitBuckets is the number of buckets of a WaitHistogram.
@@ -67,7 +67,7 @@ func (h *WaitHistogram) Quantile(q float64) time.Duration {
 	return h.Bound(len(h) - 1)
 }
 
-// measureLocked counts the wait of a task that starts now and was submitted at the time since.
+// measureLocked counts the wait of a task that starts now. The argument since is the time at which the task was submitted.
 func (p *core[T]) measureLocked(since clock.Nanos) {
 	p.waited[min(bits.Len64(uint64(clock.Nanotime().Sub(since))>>10), waitBuckets-1)]++
 }

@@ -24,7 +24,7 @@ func (p *core[T]) Tune(size int) {
 }
 
 // Warm starts workers until there are n, or as many as the pool allows, so that the first tasks needn't wait for them to start.
-// These workers expire like all others. Warm has no effect on a closed pool.
+// These workers expire like all other workers. Warm has no effect on a closed pool.
 func (p *core[T]) Warm(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,8 +26,8 @@ func TestTuneDownIdle(t *testing.T) {
 	}
 }
 
-// After Tune to less than the number of running tasks, no task starts until fewer run than the new capacity, not even one that was accepted
-// before.
+// After Tune to less than the number of running tasks, no task starts until fewer run than the new capacity, not even a task that was accepted
+// before Tune.
 func TestTuneDownBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPool(t, 10)

@@ -10,19 +10,20 @@ import (
 
 const (
 	// minTurns is how many submitters a worker admits before it yields, so that they run. Without yields the worker could keep its
-	// processor until all waiters are served, which would then all submit again at the same moment. One yield in minTurns tasks hardly adds
+	// processor until all waiters are served, which would then all submit again at the same moment. One yield for every 16 tasks hardly adds
 	// to the cost of a task.
 	minTurns = 16
 
-	// If tasks take longTask or longer, a worker yields after each submitter that it admits. Otherwise the submitter would wait for the
-	// worker's processor until the worker's next task ends, even if another processor is idle.
+	// longTask is the duration from which tasks count as long. If tasks are long, a worker yields after each submitter that it admits.
+	// Otherwise the submitter would wait for the worker's processor until the worker's next task ends, even if another processor is idle.
 	longTask = 5 * time.Microsecond
 
-	// While a worker yields for each submitter, it times only one in timedYields yields, and the task after a timed yield.
+	// timedYields is the sampling interval of yields: a worker that yields for each submitter times only one yield in 16, and the task after
+	// that yield.
 	timedYields = 16
 
-	// maxTurns is the largest number of submitters that a worker admits before it yields. The number rises while yields are slow: a yield
-	// takes slowYield or longer if other goroutines compete for the processor.
+	// maxTurns is the largest number of submitters that a worker admits before it yields. The number rises while yields take slowYield or
+	// longer, which shows that other goroutines compete for the processor.
 	maxTurns  = 1 << 14
 	slowYield = time.Millisecond
 )

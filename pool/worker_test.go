@@ -201,7 +201,7 @@ func TestLongTasks(t *testing.T) {
 			took time.Duration
 			want int
 		}{{longTask, 1}, {longTask / 2, minTurns}, {time.Second, 1}} {
-			for range 40 * timedYields { // two workers, and each times one in timedYields of its yields
+			for range 40 * timedYields { // there are two workers, and each times only one of timedYields yields
 				must(t, p.Submit(func() { time.Sleep(task.took) }))
 			}
 			synctest.Wait()

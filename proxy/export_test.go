@@ -14,5 +14,5 @@ func (p *Proxy) TrustRoots(roots *x509.CertPool) {
 	p.transport.(*transport).usual.TLSClientConfig = &tls.Config{RootCAs: roots}
 }
 
-// HasDotSegment is hasDotSegment.
+// HasDotSegment exports hasDotSegment.
 var HasDotSegment = hasDotSegment

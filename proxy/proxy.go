@@ -143,7 +143,7 @@ type Options struct {
 	MaxReplayBytes int64
 
 	// MaxFailures is how many attempts in a row must fail before the proxy avoids an upstream, for FailTime or until it passes a
-	// HealthCheck. The proxy still sends it a request that was already sent to all other upstreams. Default 3, and 10 s.
+	// HealthCheck. The proxy still sends it a request that was already sent to all other upstreams. Default 3 attempts, and 10 s.
 	MaxFailures int
 	FailTime    time.Duration
 

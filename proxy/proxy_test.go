@@ -84,7 +84,7 @@ func (f *front) raw(text string) string {
 	return f.rawConn(text, func(conn *net.TCPConn) { conn.CloseWrite() })
 }
 
-// rawConn is raw, but calls then after it has sent the request and before it reads the answer.
+// rawConn is like raw, but calls the function then between sending the request and reading the answer.
 func (f *front) rawConn(text string, then func(*net.TCPConn)) string {
 	f.t.Helper()
 	conn, err := net.Dial("tcp", f.addr)

@@ -11,8 +11,8 @@ type relation uint8
 
 const (
 	equivalent   relation = 0
-	moreGeneral  relation = 1 // the first matches some requests that the second doesn't
-	moreSpecific relation = 2 // the second matches some requests that the first doesn't
+	moreGeneral  relation = 1 // the first pattern matches some requests that the second doesn't
+	moreSpecific relation = 2 // the second pattern matches some requests that the first doesn't
 	overlaps     relation = moreGeneral | moreSpecific
 	disjoint     relation = 4 // no request matches both
 )
@@ -205,7 +205,7 @@ func (x *index) add(p *pattern) {
 // conflict returns a pattern that p conflicts with, nil if there is none.
 func (x *index) conflict(p *pattern) *pattern {
 	lists, fewest := [][]*pattern{x.all}, len(x.all)
-	var rests [][]*pattern // patterns whose rest wildcard is the n-th segment or an earlier one
+	var rests [][]*pattern // patterns whose rest wildcard is the n-th segment or an earlier segment
 	sum := 0
 	for n, s := range p.segments {
 		if list := x.byPlace[place{n, placeOfRest}]; len(list) > 0 {

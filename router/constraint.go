@@ -38,7 +38,7 @@ func newConstraint(text string) (*constraint, error) {
 	return &constraint{text, expression.Match}, nil
 }
 
-// isInt reports whether b is a decimal number that fits an int64, perhaps with a minus.
+// isInt reports whether b is a decimal number that fits an int64, perhaps with a minus sign.
 func isInt(b []byte) bool {
 	digits := b
 	if len(b) > 0 && b[0] == '-' {
@@ -75,7 +75,7 @@ func areDigits(b []byte) bool {
 	return len(b) > 0
 }
 
-// isUUID reports whether b is a UUID in the form of RFC 9562, section 4, in either case, of any version.
+// isUUID reports whether b is a UUID of any version in the form of RFC 9562, section 4, in upper or lower case.
 func isUUID(b []byte) bool {
 	if len(b) != len("00000000-0000-0000-0000-000000000000") {
 		return false

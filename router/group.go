@@ -31,48 +31,48 @@ func (g *group) Handle(pattern string, h filo.Handler, middleware ...filo.Middle
 	return g.add(inText, pattern, h, middleware, nil)
 }
 
-// GET is Handle for GET, which includes HEAD. GET and the methods below take a pattern without a method, usually only a path.
+// GET is like Handle, for the method GET, which includes HEAD. GET and the methods below take a pattern without a method, usually only a path.
 func (g *group) GET(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("GET", path, h, middleware, nil)
 }
 
-// HEAD is Handle for HEAD, which GET's handler would answer otherwise.
+// HEAD is like Handle, for the method HEAD, which GET's handler would answer otherwise.
 func (g *group) HEAD(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("HEAD", path, h, middleware, nil)
 }
 
-// POST is Handle for POST.
+// POST is like Handle, for the method POST.
 func (g *group) POST(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("POST", path, h, middleware, nil)
 }
 
-// PUT is Handle for PUT.
+// PUT is like Handle, for the method PUT.
 func (g *group) PUT(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("PUT", path, h, middleware, nil)
 }
 
-// PATCH is Handle for PATCH.
+// PATCH is like Handle, for the method PATCH.
 func (g *group) PATCH(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("PATCH", path, h, middleware, nil)
 }
 
-// DELETE is Handle for DELETE.
+// DELETE is like Handle, for the method DELETE.
 func (g *group) DELETE(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("DELETE", path, h, middleware, nil)
 }
 
-// OPTIONS is Handle for OPTIONS, which the router would answer otherwise.
+// OPTIONS is like Handle, for the method OPTIONS, which the router would answer otherwise.
 func (g *group) OPTIONS(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("OPTIONS", path, h, middleware, nil)
 }
 
-// QUERY is Handle for QUERY (RFC 10008): a request that changes nothing, like GET, and that carries its query in the body. The route
-// answers a request without a Content-Type with 400. See also Route.AcceptQuery.
+// QUERY is like Handle, for the method QUERY (RFC 10008). Such a request changes nothing, like GET, and carries its query in the body. The
+// route answers a request without a Content-Type with 400. See also Route.AcceptQuery.
 func (g *group) QUERY(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("QUERY", path, h, middleware, nil)
 }
 
-// Any is Handle for every method.
+// Any is like Handle, for every method.
 func (g *group) Any(path string, h filo.Handler, middleware ...filo.Middleware) *Route {
 	return g.add("", path, h, middleware, nil)
 }

@@ -6,7 +6,7 @@ import "maps"
 type methods struct {
 	known [len(knownMethods)]*node
 	other map[string]*node
-	any   *node // of patterns without a method
+	any   *node // the tree of patterns without a method
 }
 
 // knownMethods are found without a map: those of RFC 9110, section 9, PATCH and QUERY.
@@ -113,7 +113,7 @@ func (m *methods) find(s *search, path []byte) *Route {
 	return m.any.find(s, path)
 }
 
-// find calls match on a tree that may be nil. If no route matches, find removes the values that match has appended, so that the
+// find calls match on a tree that may be nil. If no route matches, find removes the values that the method match has appended, so that the
 // search in the next tree starts without them.
 func (n *node) find(s *search, path []byte) *Route {
 	if n == nil {

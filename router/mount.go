@@ -98,8 +98,8 @@ func (m *mountPoint) leadsToRouter() bool {
 	return false
 }
 
-// notReached lets the next request try to reach a Router, if the route's middleware answered this one before the mounted handler
-// was called.
+// notReached lets the next request try to reach a Router, if the route's middleware answered this request before the mounted handler was
+// called.
 func (m *mountPoint) notReached() { m.mounted.CompareAndSwap(mountSought, mountUnknown) }
 
 // cut returns the path without the prefix.

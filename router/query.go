@@ -22,7 +22,7 @@ var errNoQueryType = filo.Error(400, "a QUERY needs a Content-Type, which says h
 // AcceptQuery sets the media types that a QUERY route accepts, such as "application/json" or "text/*". The route's responses list them in
 // Accept-Query (RFC 10008, section 3), and so do the router's 204 and 405 responses for the route's path. A QUERY with content of another
 // type is answered with 415, before the handler is called. Parameters of a request's type, such as charset, are ignored. AcceptQuery
-// returns the route. It panics if the route is for another method, if no type is given or one with parameters, and if it is called twice.
+// returns the route. It panics if the route is for another method, if no type or a type with parameters is given, and if it is called twice.
 func (route *Route) AcceptQuery(mediaTypes ...string) *Route {
 	r := route.group.router
 	r.mu.Lock()

@@ -97,11 +97,11 @@ func (route *Route) Offload() *Route {
 }
 
 // Always admits the route's requests even when Server.Concurrency is reached, without a wait in Server.Queue. Requests of all such routes
-// that take long share a reserve of 16 places; when the reserve is used up, a further one needs an ordinary place. Use it for operators'
-// pages, such as metrics, which matter most when the server is overloaded. Packages debug and dashboard call Always for their own routes,
-// and an Inline route doesn't need it. Don't expose such a route to arbitrary clients, which could fill the reserve. Always doesn't
-// determine where the route runs, so it can be combined with Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it
-// hijacks or parks its connection. Always returns the route.
+// that take long share a reserve of 16 places; when the reserve is used up, a further request needs an ordinary place. Use it for operators'
+// pages, such as metrics, which matter most when the server is overloaded. Packages debug and dashboard call Always for their own routes, and
+// an Inline route doesn't need it. Don't expose such a route to arbitrary clients, which could fill the reserve. Always doesn't determine
+// where the route runs, so it can be combined with Inline and Offload. Over HTTP/1.1 such a handler may still be refused if it hijacks or
+// parks its connection. Always returns the route.
 func (route *Route) Always() *Route {
 	r := route.group.router
 	r.mu.Lock()

@@ -161,7 +161,7 @@ func FuzzServeMux(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { test.run(t, data) })
 }
 
-// TestServeMux is FuzzServeMux for random choices.
+// TestServeMux makes the comparison of FuzzServeMux for random choices.
 func TestServeMux(t *testing.T) {
 	test := newServeMuxTest(t)
 	for seed := range uint64(1000) {

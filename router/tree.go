@@ -19,7 +19,7 @@ type node struct {
 	constrained []wildcard
 	single      *node
 	route       *Route // the route of the path that ends here
-	rest        *Route // the route of all paths that begin with this one
+	rest        *Route // the route of all paths that begin with this path
 }
 
 // wildcard is a wildcard segment with a constraint, and the tree of the paths that follow it. Each of these paths is empty, or

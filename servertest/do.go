@@ -26,13 +26,13 @@ func (s *Server) Do(t testing.TB, request string, fields ...string) Answer {
 	return s.DoBody(t, request, "", fields...)
 }
 
-// DoBody is Do for a request with a body. It sends a Content-Length, unless the body is empty or fields contain a Transfer-Encoding.
+// DoBody is like Do, for a request with a body. It sends a Content-Length, unless the body is empty or fields contain a Transfer-Encoding.
 func (s *Server) DoBody(t testing.TB, request, body string, fields ...string) Answer {
 	t.Helper()
 	return answerTo(t, request, s.Raw(t, Request(request, body, fields...)))
 }
 
-// DoFrom is Do from a given address, which the handler sees as the client's address.
+// DoFrom is like Do, but connects from the given address, which the handler sees as the client's address.
 func (s *Server) DoFrom(t testing.TB, client net.Addr, request string, fields ...string) Answer {
 	t.Helper()
 	c, err := s.Listener.DialFrom(client)

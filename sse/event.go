@@ -17,7 +17,7 @@ var ErrInvalidEvent = errors.New("sse: invalid event")
 // uses its ID and Retry. An event without Data that listeners should receive needs a Type: the Type "message" reaches the same
 // listeners as no Type.
 type Event struct {
-	// ID is the value that the client sends as Last-Event-ID when it reconnects: it sends the ID of the last event that had one. An ID
+	// ID is the value that the client sends as Last-Event-ID when it reconnects: it sends the ID of the last event that had an ID. An ID
 	// contains no line breaks and no NUL. When the client sends an ID back, spaces at its ends are lost.
 	ID string
 	// Type is the type that listeners are registered for, "message" if empty. It contains no line breaks and no NUL.

@@ -171,7 +171,7 @@ func ask(conn net.Conn, line string, fields ...string) (*client, error) {
 	return &client{conn, newParser(response.Body), response}, nil
 }
 
-// exchange is ask for the test's own goroutine: it fails the test instead of returning an error.
+// exchange is like ask, for the test's own goroutine: it fails the test instead of returning an error.
 func exchange(t testing.TB, conn net.Conn, line string, fields ...string) *client {
 	t.Helper()
 	c, err := ask(conn, line, fields...)
@@ -181,7 +181,7 @@ func exchange(t testing.TB, conn net.Conn, line string, fields ...string) *clien
 	return c
 }
 
-// get is exchange on a new connection.
+// get is like exchange, on a new connection.
 func (h *host) get(t testing.TB, target string, fields ...string) *client {
 	t.Helper()
 	conn, _, err := h.dial(t)
@@ -229,7 +229,7 @@ func (c *client) expect(data string) error {
 	return nil
 }
 
-// want is expect for the test's own goroutine: it fails the test instead of returning an error.
+// want is like expect, for the test's own goroutine: it fails the test instead of returning an error.
 func (c *client) want(t testing.TB, data ...string) {
 	t.Helper()
 	for _, data := range data {

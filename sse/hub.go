@@ -50,9 +50,9 @@ type Hub struct {
 	closed      bool       // guarded by mu, as are all the following
 	live        bool       // the broker has delivered its stored messages
 	topics      map[string]*topic
-	kept        list.List // of each *topic that has a history; the one with the latest event is at the end
+	kept        list.List // has an element for each *topic with a history; the topic with the latest event is at the end
 	keptBytes   int
-	forgotten   uint64 // a topic that has no entry in topics has had no event after this one
+	forgotten   uint64 // the number of an event: a topic without an entry in topics has had no later event
 	last        uint64 // the number of the last event
 	subscribers int
 	next        int // the index of the shard for the next subscriber

@@ -15,15 +15,15 @@ type HubOptions struct {
 	// processes must have the same Broker, and the same limits for histories.
 	Broker Broker
 
-	// Heartbeat is the interval of heartbeats. A heartbeat is a comment to each subscriber that has received nothing since the
-	// last one, so it comes after one to two intervals without an event. It keeps proxies from closing the connection, and
-	// detects clients that have left. DefaultHeartbeat if 0; negative: never.
+	// Heartbeat is the interval of heartbeats. At the end of each interval, the hub sends a heartbeat, which is a comment, to each subscriber
+	// that has received nothing within that interval. A heartbeat thus follows one to two intervals without an event. It keeps proxies from
+	// closing the connection, and detects clients that have left. DefaultHeartbeat if 0; negative: never.
 	Heartbeat time.Duration
 	// Retry is how long clients wait before they reconnect. If 0, the client decides, usually some seconds.
 	Retry time.Duration
 
-	// HistoryEvents and HistoryBytes limit the history that each topic keeps for reconnecting clients. 100 events and 256 KB if
-	// 0; negative events: no history.
+	// HistoryEvents and HistoryBytes limit the history that each topic keeps for reconnecting clients. 100 events and 256 KB if 0; a negative
+	// HistoryEvents means no history.
 	HistoryEvents, HistoryBytes int
 	// HistoryTime is how long a history is kept after the topic's last event. 5 minutes if 0. The hub checks it with each
 	// heartbeat.

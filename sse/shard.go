@@ -117,8 +117,8 @@ func (s *shard) deliver(t *task) {
 	}
 }
 
-// beat queues a heartbeat for the subscribers that got nothing since the last one. A subscriber that is still ahead of the hub has sent
-// the ID of an event that doesn't exist, so it gets the gap message.
+// beat queues a heartbeat for the subscribers that got nothing since beat was last called. A subscriber that is still ahead of the hub has
+// sent the ID of an event that doesn't exist, so it gets the gap message.
 func (s *shard) beat(t *task) {
 	for i := len(s.all.members) - 1; i >= 0; i-- {
 		subscriber := s.all.members[i].subscriber

@@ -25,7 +25,7 @@ const maxKeptBuffer = 64 << 10
 
 // Options configures a Stream.
 type Options struct {
-	// Heartbeat is the interval of heartbeats. A heartbeat is a comment, sent if there was no event since the last one. It keeps
+	// Heartbeat is the interval of heartbeats. A heartbeat is a comment, sent if there was no event since the last heartbeat was due. It keeps
 	// proxies from closing the connection, and detects a client that has left. DefaultHeartbeat if 0; negative: never.
 	Heartbeat time.Duration
 	// Retry is how long the client waits before it reconnects. If 0, the client decides, usually some seconds.
@@ -37,7 +37,7 @@ type Stream struct {
 	lastEventID string
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
-	ended       chan struct{} // closed when run has returned
+	ended       chan struct{} // closed when the method run has returned
 
 	mu     sync.Mutex
 	writer *filo.StreamWriter // guarded by mu

@@ -12,10 +12,10 @@ import (
 type topic struct {
 	name        string
 	subscribers int
-	rosters     []*roster // of the shards that have subscribers of the topic
+	rosters     []*roster // one for each shard that has subscribers of the topic
 	history     []past    // the oldest first
-	bytes       int       // of history
-	lost        uint64    // all events of the topic after this one are in history
+	bytes       int       // the size of history
+	lost        uint64    // the number of an event: all later events of the topic are in history
 	lastEvent   time.Time
 	place       *list.Element // in Hub.kept; nil without a history
 }
@@ -91,7 +91,8 @@ func (h *Hub) expireLocked(since time.Time) {
 }
 
 // missedLocked returns the events of the subscriber's topics after the given one, topic by topic: the shard puts them in order without
-// holding the hub's lock. It reports false if one of them isn't known any more, or if the given event hasn't been published yet.
+// holding the hub's lock. It reports false if the histories no longer hold one of these events, or if the given event hasn't been published
+// yet.
 func (h *Hub) missedLocked(s *subscriber, number uint64) (missed []past, known bool) {
 	if number > h.last {
 		return nil, false

@@ -41,7 +41,7 @@ func descriptors(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// awaitDescriptors waits until as many descriptors are open, or fails the test: the server closes a file a moment after the client
+// awaitDescriptors waits until the wanted number of descriptors is open, or fails the test: the server closes a file a moment after the client
 // has received the answer.
 func awaitDescriptors(t *testing.T, dir string, want int, why string) {
 	t.Helper()
@@ -137,7 +137,7 @@ func TestDescriptorsOfFilesThatChange(t *testing.T) {
 			dir := tree(t, map[string]string{"a.bin": string(noise(size))})
 			files := open(t, dir, static.Options{CacheCheck: time.Hour})
 			address := tcptest.Serve(t, &filo.Server{Handler: files.Serve})
-			// The file is kept open only when its last change is some time ago, since a change right after another one couldn't be noticed.
+			// The file is kept open only once its last change is old enough: a further change right after that one couldn't be noticed.
 			awaitSettled(t, filepath.Join(dir, "a.bin"))
 			for range 2 {
 				fetch(t, address, "/a.bin")

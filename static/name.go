@@ -10,7 +10,7 @@ import (
 )
 
 // requestName returns the part of the path that names a file, decoded, without a slash in front. It reports false if that part has an
-// encoded slash. It makes no other checks: a name with an entry in memory is valid, and validName checks the others.
+// encoded slash. It makes no other checks: a name with an entry in memory is valid, and validName checks all other names.
 func requestName(c *filo.Ctx) (name []byte, ok bool) {
 	uri := c.Request.URI()
 	rest := uri.RawPathBytes()

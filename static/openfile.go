@@ -22,7 +22,7 @@ type openFile struct {
 
 	// Guarded by the openFiles' lock.
 	of   *representation // the representation whose field open is this file; nil if openFiles doesn't keep the file
-	slot int             // in openFiles.ring
+	slot int             // the file's index in openFiles.ring
 	used bool            // whether the file was used since the hand or the sweep last passed it
 }
 

@@ -143,7 +143,7 @@ func (r *representation) describe(e *entry) {
 	}
 }
 
-// asOf returns the representation with the current properties of its file, as info has them. That is r itself if nothing has
+// asOf returns the representation with the current properties of its file, which the argument info holds. That is r itself if nothing has
 // changed.
 func (r *representation) asOf(e *entry, info fs.FileInfo, now time.Time) *representation {
 	if stampOf(info) == r.stamp && (r.settled || !r.stamp.settled(now)) {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// Values in log records look the same in text and in JSON, as strings, numbers, booleans and errors do. Others don't: in JSON a time.Duration is a
-// number without a unit, a named number such as an enumeration loses its name, and a struct has another form. The test covers the code that users
-// run.
+// Values in log records look the same in text and in JSON, as strings, numbers, booleans and errors do. Values of other types don't: in JSON a
+// time.Duration is a number without a unit, a named number such as an enumeration loses its name, and a struct has another form. The test covers the
+// code that users run.
 func TestLoggedValues(t *testing.T) {
 	modules := []string{"..", "../deploy"}
 	contrib, err := filepath.Glob("../contrib/*/go.mod")

@@ -18,7 +18,7 @@ const columns = "id, name, category, price, quantity, active, tags, rating_score
 // database gives access to the benchmark's tables. pool is nil if there is no database.
 type database struct{ pool *pgxpool.Pool }
 
-// openDatabase prepares a pool of connections, which are opened when they are first needed. The parameter most is their maximum number.
+// openDatabase prepares a pool of connections, which are opened when they are first needed. The parameter most is the maximum number of connections.
 func openDatabase(ctx context.Context, url, most string) (*database, error) {
 	d := new(database)
 	if url == "" {
@@ -68,7 +68,7 @@ func (d *database) inRange(c *filo.Ctx) error {
 	return answerWith(c, items)
 }
 
-// query returns the rows that a query has found.
+// query runs a query and returns its rows.
 func query[T any](ctx context.Context, d *database, scan pgx.RowToFunc[T], sql string, arguments ...any) ([]T, error) {
 	if d.pool == nil {
 		return nil, errNoDatabase

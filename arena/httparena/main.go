@@ -51,7 +51,7 @@ type options struct {
 	listen           func(s *filo.Server, addr string) (net.Listener, error)
 }
 
-// run serves until ctx ends, or a server fails.
+// run serves until ctx ends or a server fails.
 func (o *options) run(ctx context.Context) error {
 	db, err := openDatabase(ctx, o.url, o.connections)
 	if err != nil {
@@ -179,7 +179,7 @@ func sum(c *filo.Ctx) error {
 	return c.Text(200, strconv.Itoa(n))
 }
 
-// maxDelay is the longest delay, in milliseconds. The benchmark requests 10, its checks up to 500.
+// maxDelay is the longest delay that a client may request, in milliseconds. The benchmark requests 10, its checks up to 500.
 const maxDelay = 10_000
 
 // delay answers after the number of milliseconds in the path.

@@ -30,7 +30,7 @@ const testDataset = `[
 // started is the running program.
 type started struct {
 	t      *testing.T
-	addrs  map[string]string // the actual addresses, by those on which the program wants to listen
+	addrs  map[string]string // the actual addresses, by the addresses on which the program wants to listen
 	client http.Client
 }
 

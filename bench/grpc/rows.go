@@ -33,7 +33,7 @@ const (
 
 func payload() *testpb.Payload { return &testpb.Payload{Body: make([]byte, payloadSize)} }
 
-// rows are all rows. h2load opens 64 connections, with as many streams on each as the row's name says.
+// rows are all rows. h2load opens 64 connections. In a row whose Load is h2load, the number in the name counts the streams on each connection.
 var rows = []turns.Row{
 	{Name: "unary-1", Unit: "µs/call", Load: h2load(unaryMethod, 1)},
 	{Name: "unary-10", Unit: "µs/call", Load: h2load(unaryMethod, 10)},
@@ -97,7 +97,7 @@ func runH2load(ctx context.Context, address, method string, streams int, d time.
 }
 
 // latencyAt returns a function that measures a quantile of the latencies of unary calls at a constant rate. The rate is the same for all servers: the
-// given part of the highest rate of the server that is measured first.
+// highest rate of the server that is measured first, multiplied by part.
 func latencyAt(part, quantile float64) func(context.Context, string) (float64, error) {
 	highest := 0.0 // calls per second
 	return func(ctx context.Context, address string) (float64, error) {
@@ -151,7 +151,7 @@ func message(method string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...)
 }
 
-// readH2load returns how many answers h2load has counted. A failure is an error.
+// readH2load returns how many answers h2load has counted. It fails if h2load reports failed requests.
 func readH2load(out []byte) (done float64, err error) {
 	var total, started, finished, succeeded, failed, errored float64
 	_, counts, _ := bytes.Cut(out, []byte("\nrequests: "))

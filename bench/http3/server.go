@@ -83,7 +83,7 @@ func answer(c *filo.Ctx) error {
 	return c.Text(200, site.Greeting)
 }
 
-// answerNetHTTP is the same handler for net/http.
+// answerNetHTTP is the handler for net/http. It sends the same answers as answer.
 func answerNetHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Content-Type"] = textType
 	if size, ok := strings.CutPrefix(r.URL.Path, downPath); ok {
@@ -92,7 +92,7 @@ func answerNetHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == upPath {
-		n, _ := io.Copy(io.Discard, r.Body) // the client finds an error by comparing the length
+		n, _ := io.Copy(io.Discard, r.Body) // if reading fails, the client sees that the number is wrong
 		io.WriteString(w, strconv.FormatInt(n, 10))
 		return
 	}

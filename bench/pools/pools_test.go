@@ -85,7 +85,7 @@ var kinds = []struct {
 	{"empty", func() {}},
 	{"compute", func() { _ = spin(10_000) }},
 	{"sleep", func() { time.Sleep(time.Millisecond) }},
-	{"deep", func() { deep(15) }}, // needs more than a new goroutine's stack
+	{"deep", func() { deep(15) }}, // needs a larger stack than a new goroutine has
 }
 
 //go:noinline

@@ -15,8 +15,8 @@ type Options struct {
 	Level int
 }
 
-// Coding returns the content coding br for [middleware.CompressOptions].Codings. Pass no options, or one Options. Coding panics if the level
-// doesn't exist.
+// Coding returns the content coding br for [middleware.CompressOptions].Codings. Pass at most one Options. Coding panics if the level doesn't
+// exist.
 func Coding(options ...Options) middleware.Coding {
 	if len(options) > 1 {
 		panic(fmt.Sprintf("brotli: Coding: %d options instead of one", len(options)))
@@ -37,8 +37,8 @@ const maxHeld = 1 << 20
 // streamWindow is the base-2 logarithm of a stream's window, which determines how much memory an open stream takes.
 const streamWindow = 18
 
-// encoder combines two encoders. The faster one, whole, can't flush, so it encodes only bodies that are written by a single Write. The other
-// one, stream, encodes bodies that are written in parts.
+// encoder combines two encoders. The field whole is the faster one. It can't flush, so it encodes only bodies that are written by a single
+// Write. The field stream encodes bodies that are written in parts.
 type encoder struct {
 	level  int
 	dest   io.Writer
@@ -46,7 +46,7 @@ type encoder struct {
 	stream *brotli.Writer // nil until the first stream
 	// held is the first part of a body. It is held back until the next call shows whether it is the whole body.
 	held      []byte
-	streaming bool // stream encodes the body
+	streaming bool // the field stream encodes the body
 }
 
 func newEncoder(level int) *encoder {

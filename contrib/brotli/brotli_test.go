@@ -22,8 +22,8 @@ func decoded(t *testing.T, b []byte) []byte {
 	return text
 }
 
-// One encoder encodes one body after another, whatever parts the bodies have, and wherever they are flushed or abandoned. The bytes before a
-// Flush can be decoded at once.
+// An encoder encodes one body after another, however the bodies are split into writes, and wherever they are flushed or abandoned. The bytes
+// before a Flush can be decoded at once.
 func TestEncoder(t *testing.T) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -28,5 +28,5 @@
 //	br, level 4        ×3.45  1,683
 //	a stream, level 1  ×1.91  1,755
 //
-// An encoder keeps up to 1 MB for whole answers, and as much for streams once it has encoded a stream.
+// An encoder keeps up to 1 MB for whole answers, and up to another 1 MB for streams once it has encoded a stream.
 package brotli

@@ -1,5 +1,6 @@
-// Package failsafe limits how many requests run at once, by a limit that adapts itself to the load. github.com/failsafe-go/failsafe-go
-// compares recent durations with earlier ones, lowers the limit while requests take longer, and raises it while they don't.
+// Package failsafe limits how many requests run at once, by a limit that adapts itself to the load. The limiters come from
+// github.com/failsafe-go/failsafe-go. They compare the durations of recent and earlier requests, lower the limit while requests take longer
+// than before, and raise it otherwise.
 //
 //	go get github.com/filohttp/filo/contrib/failsafe@latest
 //
@@ -13,13 +14,13 @@
 //
 // Use it if nobody knows the right limit, or if the right limit changes with other load, such as that of other users of a database. If you
 // know the limit, use middleware.ConcurrencyLimit, which enforces it from the first request on, or filo.Server.Concurrency, which protects
-// the whole server. Set Concurrency in any case: a limiter needs some seconds to find its limit.
+// the whole server. Set Concurrency in any case: it protects the server during the seconds that a limiter needs to find its limit.
 //
 // # Settings
 //
 // Recommended has the settings for which docs/OPERATIONS.md reports measurements. Its arguments are the lowest, the highest and the first
-// limit. Begin with a limit that the resource can surely handle: a limiter that begins too high mistakes the durations of an overload for
-// normal durations.
+// limit. Choose a first limit that the resource can surely handle: with a higher one, the limiter would take the durations under overload
+// for normal ones.
 //
 // With failsafe-go's default windows, of at least a second each, a limiter takes about seven seconds to find a limit. With its default
 // correlation window of 50, a longer overload makes the limit fall below the resource's capacity for some seconds, possibly to the lowest
@@ -32,12 +33,12 @@
 //	prioritizer := adaptivelimiter.NewPrioritizer()
 //	stop := prioritizer.ScheduleCalibrations(ctx, time.Second)
 //
-// Probes and operators' routes need no priority: leave them out of the middleware, and mark them by router.Route.Inline or Always.
+// Probes and operators' routes need no priority: register them without the middleware, and mark them by router.Route.Inline or Always.
 //
 // # What counts
 //
-// A request holds its permit until its handler returns, panics, or ends its goroutine. The limiter takes the duration of a request into
-// account unless the handler panics, is timed out or sends its answer itself, by Ctx.Stream, sse, a WebSocket or Ctx.Hijack, or the client
-// leaves. An answer that the handler sends itself takes as long as its client wants, which says nothing about the server. But such a handler
-// holds its permit while it runs, so put routes with many such handlers outside of the middleware.
+// A request holds its permit until its handler returns, panics, or ends its goroutine. The limiter ignores a request's duration if the
+// handler panics or is timed out, if the client leaves, or if the handler sends its answer itself, by Ctx.Stream, sse, a WebSocket or
+// Ctx.Hijack. The client determines how long such an answer takes, so its duration says nothing about the server. But the handler holds its
+// permit all that time, so register routes with many such requests without the middleware.
 package failsafe

@@ -17,18 +17,19 @@ import (
 // Recommended returns a builder of a limiter with the limits lowest, highest and first. Its settings suit an overload of twice the capacity
 // that lasts some minutes at most. The limiter adjusts its limit in windows of 200 ms, if a window has at least 50 requests. The durations of
 // about 300 windows are its baseline: if a resource becomes three times as slow permanently, the limit is back at its old value after 70 s.
-// Up to twice as many requests may wait as may run. Recommended panics unless lowest <= first <= highest.
+// Up to twice as many requests may wait as may run at once. Recommended panics unless lowest <= first <= highest.
 func Recommended(lowest, highest, first uint) adaptivelimiter.Builder[any] {
 	return adaptivelimiter.NewBuilder[any]().WithLimits(lowest, highest, first).WithRecentWindow(200*time.Millisecond, time.Second, 50).
 		WithBaselineWindow(300).WithQueueing(1, 2).
-		// This turns correlations off, since they need at least ten windows. Under a steady overload, throughput varies little, while
-		// durations still correlate with the limit, because of the time in which the limiter was searching for it. So failsafe-go would lower
-		// a correct limit, which increases the correlation, until only a third of the resource's capacity is used.
+		// A correlation window of 5 turns correlations off, since failsafe-go needs at least ten windows for them. They do harm under a steady
+		// overload. Throughput then varies little, while durations still correlate with the limit, because of the time in which the limiter was
+		// searching for the right limit. So failsafe-go would lower a correct limit, which increases the correlation, and would continue until
+		// only a third of the resource's capacity is used.
 		WithCorrelationWindow(5)
 }
 
-// Figures returns a source for Figures of github.com/filohttp/filo/contrib/prometheus: the limit, and how many requests run and wait. The
-// label limit distinguishes several limiters.
+// Figures returns a source for Figures of github.com/filohttp/filo/contrib/prometheus: the limit, and how many requests run and wait. The name
+// becomes the label "limit", which distinguishes several limiters.
 func Figures(name string, limiter adaptivelimiter.Metrics) FigureSource {
 	return FigureSource{name, limiter}
 }
@@ -53,16 +54,16 @@ func (f FigureSource) Figures(yield func(name, help string, counts bool, value f
 	}
 }
 
-// AdaptiveLimitOptions configures AdaptiveLimit. Either Limiter is required, or both PriorityLimiter and Priority.
+// AdaptiveLimitOptions configures AdaptiveLimit. Set either Limiter alone, or both PriorityLimiter and Priority.
 type AdaptiveLimitOptions struct {
 	// Limiter limits the requests. It may be shared with other code.
 	Limiter adaptivelimiter.AdaptiveLimiter[any]
 	// PriorityLimiter limits the requests by their priority.
 	PriorityLimiter adaptivelimiter.PriorityLimiter[any]
-	// Priority returns the priority of a request. It must be quick. If clients choose priorities, each client can claim the highest.
+	// Priority returns the priority of a request. It must be quick. Don't let it read a priority that clients set: each could claim the highest.
 	Priority func(c *filo.Ctx) priority.Priority
 	// MaxWait is the maximum time that a request waits for a permit. Default 0: the request doesn't wait. The limiter's WithQueueing sets how
-	// many requests may wait; without it, any number may wait. A WithMaxWaitTime of the limiter has no effect here.
+	// many requests may wait; without WithQueueing, any number may. The limiter's WithMaxWaitTime has no effect here.
 	MaxWait time.Duration
 	// RetryAfter is the time after which refused clients should try again, in whole seconds; a second if 0.
 	RetryAfter time.Duration
@@ -98,7 +99,7 @@ type limiter struct {
 	metrics    adaptivelimiter.Metrics
 	retryAfter string
 	refused    atomic.Int64 // requests refused since the last record of refusals
-	logged     atomic.Int64 // the time of that record, in nanoseconds since 1970
+	logged     atomic.Int64 // the time of the last record of refusals, in nanoseconds since 1970
 }
 
 // logEvery is the minimum time between two records of refusals.
@@ -117,8 +118,8 @@ func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	}
 	returned := false
 	defer func() { // runs even when the handler panics or ends its goroutine
-		// A handler's duration doesn't count if it depends on the client: if the handler has sent its answer itself, has taken over the
-		// connection or was timed out.
+		// A duration that depends on the client doesn't count: the handler has sent its answer itself, has taken over the connection, or was
+		// timed out.
 		if returned && !errors.Is(err, filo.ErrClientGone) && !c.Committed() {
 			permit.Record()
 		} else {

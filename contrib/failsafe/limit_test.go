@@ -132,8 +132,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Streams and hijacked connections aren't treated as slow requests: slow requests lower the limit, while streams and hijacked connections
-// don't change it.
+// Slow requests lower the limit. Streams and hijacked connections don't change it, however long they take.
 func TestStreamsDontCount(t *testing.T) {
 	limits := map[string]int{}
 	for _, how := range []string{"slow", "stream", "hijack"} {
@@ -216,7 +215,7 @@ func TestPriorities(t *testing.T) {
 	ask("/low")
 	<-inside
 	settled := func() int { return limiter.Queued() + int(refused.Load()) }
-	// The fuller the queue, the more requests of low priority are refused: here at least one of 30, except in one of some million runs.
+	// The fuller the queue, the more requests of low priority are refused. In this test at least one of 30 is, except in one of millions of runs.
 	for n := 1; n <= 30; n++ {
 		ask("/low")
 		await(t, "it to be refused, or to wait", func() bool { return settled() == n })

@@ -31,10 +31,10 @@ func bomb(t *testing.T) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return frame(1, strings.Repeat(b.String(), 1<<30/member)) // gzip's members may follow each other
+	return frame(1, strings.Repeat(b.String(), 1<<30/member)) // a gzip stream may consist of several members
 }
 
-// politely calls the unary method until ended is closed, and once more.
+// politely calls the unary method repeatedly until ended is closed, and then once more.
 func politely(t *testing.T, client testpb.TestServiceClient, ended <-chan struct{}) {
 	t.Helper()
 	for last := false; !last; {
@@ -50,7 +50,7 @@ func politely(t *testing.T, client testpb.TestServiceClient, ended <-chan struct
 	}
 }
 
-// Messages that decompress to a gigabyte take only as much memory as a message may have, and don't hold up a polite client.
+// A message that would decompress to a gigabyte uses only as much memory as the limit of a message, and doesn't delay a polite client.
 func TestBombs(t *testing.T) {
 	g := grpcfilo.New()
 	testpb.RegisterTestServiceServer(g, service{unary: echo})
@@ -93,8 +93,8 @@ func closed() <-chan struct{} {
 	return c
 }
 
-// A client that resets its calls as fast as it can is sent away. Its handlers end, never more of them run than a connection may have streams,
-// and a polite client isn't held up.
+// A client that resets its calls as fast as it can is disconnected. The handlers of its calls end. At no time do more handlers run than a
+// connection may have streams, and a polite client isn't delayed.
 func TestResets(t *testing.T) {
 	const streams = 20
 	var running, most atomic.Int64
@@ -148,7 +148,7 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// Streams of one connection whose handlers send at the same time don't hold up or mix their messages.
+// Streams of one connection whose handlers send at the same time neither block each other nor mix up their messages.
 func TestManyStreams(t *testing.T) {
 	c := serve(t, service{duplex: echoStream})
 	var all sync.WaitGroup

@@ -22,35 +22,35 @@ import (
 
 // call is a call of a method, and the grpc.ServerStream of its handler.
 //
-// A handler may use its stream from several goroutines, and even after it has returned. A Ctx belongs to one goroutine at a time, and only
-// until the handler returns: hence mu.
+// Several goroutines of a handler may use the stream, even after the handler has returned. A Ctx may be used by only one goroutine at a time,
+// and only until the handler returns. So mu guards the Ctx.
 type call struct {
 	*method
 	format *format
 	codec  codec
-	// compressor compresses what is sent; nil if nothing does. Immutable.
+	// compressor compresses the messages to the client; nil if they are sent uncompressed. Immutable.
 	compressor   encoding.Compressor
-	encodingName string // of what is received; immutable
+	encodingName string // the compression of the client's messages, as grpc-encoding names it; immutable
 	own          callContext
-	// context is what the handler gets: own, or what stats handlers have derived from it. Immutable once the handler runs.
+	// context is the handler's context: &own, or a context that stats handlers have derived from it. Immutable once the handler runs.
 	context context.Context
 	in      receiver
 
 	mu       sync.Mutex
-	c        *filo.Ctx   // nil once the call is over; guarded by mu
+	c        *filo.Ctx   // nil once the handler has returned; guarded by mu
 	header   metadata.MD // to be sent before the first message; guarded by mu
 	trailer  metadata.MD // to be sent with the status; guarded by mu
 	headSent bool        // the header was sent, or is at least in the response; guarded by mu
-	headTold bool        // the stats handlers know; guarded by mu
-	// stream sends messages while the handler runs. It is nil while they are collected in the response; guarded by mu.
+	headTold bool        // the stats handlers were told of the header; guarded by mu
+	// stream sends messages while the handler runs. It is nil while messages are collected in the response; guarded by mu.
 	stream *filo.StreamWriter
-	prefix [prefixSize]byte // of the message that is sent; guarded by mu
-	// flushed is when messages were last sent. Messages that answer the client's don't change it. gathered holds the messages that were written
-	// since then, and that wait for more messages or for the timer; nil if there are none. Guarded by mu.
+	prefix [prefixSize]byte // of the message that is being sent; guarded by mu
+	// flushed is when messages were last sent, except messages sent while answers was set. gathered holds messages that wait until more are
+	// written or the timer fires; nil if there are none. Both are guarded by mu.
 	flushed  time.Time
 	gathered *bufio.Writer
-	timer    *time.Timer // nil until needed; guarded by mu
-	// answers says that the handler has received all messages that have come: the client probably waits for what is sent next.
+	timer    *time.Timer // calls flushGathered; nil until needed; guarded by mu
+	// answers says that the handler has received all messages that have arrived, so the client probably waits for the handler's next message.
 	answers atomic.Bool
 }
 
@@ -80,7 +80,7 @@ func (m *method) serve(c *filo.Ctx) error {
 	return nil
 }
 
-// detach takes the Ctx away from goroutines that go on using the stream.
+// detach makes further uses of the stream fail, since the Ctx must not be used after the handler has returned.
 func (k *call) detach() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -91,7 +91,7 @@ func (k *call) detach() {
 	}
 }
 
-// withCtx calls use, unless the call is over.
+// withCtx calls use with the Ctx. It reports false if the handler has returned.
 func (k *call) withCtx(use func(*filo.Ctx)) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,7 +102,7 @@ func (k *call) withCtx(use func(*filo.Ctx)) bool {
 	return true
 }
 
-// begin reads the request's fields. The caller calls cancel when the call is over.
+// begin reads the request's fields. The caller must call cancel when the call has ended.
 func (k *call) begin(c *filo.Ctx) (cancel context.CancelFunc, err error) {
 	h := &c.Request.Header
 	fields, err := fieldsOf(c)
@@ -125,7 +125,7 @@ func (k *call) begin(c *filo.Ctx) (cancel context.CancelFunc, err error) {
 	return cancel, err
 }
 
-// requestContext returns the request's context, with the deadline that the client has asked for.
+// requestContext returns the request's context, with the deadline that grpc-timeout requests.
 func requestContext(c *filo.Ctx, timeout []byte) (ctx context.Context, cancel context.CancelFunc, err error) {
 	if len(timeout) == 0 {
 		return c.Context(), func() {}, nil
@@ -143,7 +143,7 @@ func requestContext(c *filo.Ctx, timeout []byte) (ctx context.Context, cancel co
 	if until, ok := ctx.Deadline(); ok && !until.After(deadline) {
 		return ctx, func() {}, err
 	}
-	// Middleware has asked for the end of the request's context, or has set another one.
+	// SetDeadline had no effect: middleware has already asked for the end of the request's context, or has set another context.
 	ctx, cancel = context.WithDeadline(ctx, deadline)
 	return ctx, cancel, err
 }
@@ -153,8 +153,8 @@ var timeoutUnits = map[byte]time.Duration{
 	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }
 
-// maxTimeout is how long a call may take whose client asks for more: a year. Eight digits of hours, which grpc-timeout allows, would overflow
-// a time.Duration.
+// maxTimeout is the longest timeout of a call: a year. Longer timeouts are shortened to a year, since grpc-timeout allows eight digits of hours,
+// which would overflow a time.Duration.
 const maxTimeout = 365 * 24 * time.Hour
 
 // parseTimeout parses the value of grpc-timeout: up to eight digits and a unit.
@@ -178,7 +178,7 @@ func (k *call) handle() (err error) {
 			err = k.panicked(value)
 		}
 	}()
-	if k.ClientStreams && k.ServerStreams { // later a SendMsg that waits may hold mu: see hurry
+	if k.ClientStreams && k.ServerStreams { // now, since beginReceiving locks mu, which a waiting SendMsg may hold later: see hurry
 		if err := k.beginReceiving(); err != nil {
 			return k.receiveError(err)
 		}
@@ -190,7 +190,7 @@ func (k *call) handle() (err error) {
 	return k.Handler(k.implementation, k)
 }
 
-// panicked logs a panic of the handler, and returns the error that the client gets.
+// panicked logs a panic of the handler, and returns the call's error.
 func (k *call) panicked(value any) error {
 	if err, ok := value.(error); ok && errors.Is(err, filo.ErrAbort) {
 		return err

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metadata goes both ways, with any bytes if its name says so, and fields of the protocol never become metadata.
+// Both sides can send metadata. Binary metadata may contain any bytes. Fields of the protocol never become metadata.
 func TestMetadata(t *testing.T) {
 	var got metadata.MD
 	c := serve(t, service{unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
@@ -83,7 +83,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// An error becomes the status that grpc-go makes of it. Errors of filo have the codes of their HTTP statuses.
+// A handler's error becomes the same status as with grpc-go. An error of filo gets the code for its HTTP status.
 func TestStatus(t *testing.T) {
 	detailed, _ := status.New(codes.AlreadyExists, "two of them").WithDetails(&errdetails.ErrorInfo{Reason: "why"})
 	for _, test := range []struct {
@@ -144,7 +144,7 @@ func checkStatus(t *testing.T, what string, err error, code codes.Code, message 
 	}
 }
 
-// A panic is INTERNAL, without its text, and logged with its stack. Other calls on the connection go on.
+// For a panic the client gets INTERNAL, without the panic's text. The panic is logged with its stack. Other calls on the connection continue.
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
 	g := grpcfilo.New()
@@ -181,7 +181,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// A call whose client cancels it ends for its handler, too: the context ends, receiving and sending fail, and it never ends as OK.
+// When a client cancels a call, the handler notices: its context ends, and receiving and sending fail. The call never ends as OK.
 func TestCancel(t *testing.T) {
 	type end struct{ received, context error }
 	ended := make(chan end, 1)
@@ -249,7 +249,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// The client's deadline is the context's, and wakes a handler that receives. One that has passed ends the call without its handler.
+// The client's deadline is the context's deadline, and wakes a handler that is receiving. If the deadline has already passed, the call ends
+// and its handler isn't called.
 func TestDeadline(t *testing.T) {
 	received := make(chan error, 10)
 	c := serve(t, service{
@@ -271,7 +272,7 @@ func TestDeadline(t *testing.T) {
 	if _, err := c.UnaryCall(ctx, &testpb.SimpleRequest{}); err != nil {
 		t.Error(err)
 	}
-	// On a busy machine a short time may be over before the handler is called.
+	// On a busy machine a short deadline may pass before the handler is called.
 	for limit := 50 * time.Millisecond; ; limit *= 4 {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		s, err := c.FullDuplexCall(ctx)
@@ -297,8 +298,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Messages go both ways at once, in their order, from two goroutines of the handler. A stream that is used when its handler has returned
-// fails, and harms nobody.
+// Two goroutines of a handler can send and receive at the same time, and the messages of each direction stay in order. Using a stream after
+// its handler has returned fails, and has no other effect.
 func TestFullDuplex(t *testing.T) {
 	const messages = 2000
 	var late []func() error
@@ -358,7 +359,7 @@ func TestFullDuplex(t *testing.T) {
 	}
 }
 
-// Messages may be compressed, and an answer is compressed like its request.
+// Messages may be compressed. The answer uses the same compression as the request.
 func TestCompression(t *testing.T) {
 	c := serve(t, service{unary: echo, duplex: echoStream})
 	long := strings.Repeat("compressible ", 100_000)
@@ -381,8 +382,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Each message has a limit, before and after it is decompressed, and for sending. A small message that would be huge costs as little as the
-// limit.
+// The size of each received message is limited before and after it is decompressed, and so is the size of each sent message. A small message
+// that would decompress to a huge one uses only as much memory as the limit.
 func TestLimits(t *testing.T) {
 	c := serve(t, service{
 		unary: func(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
@@ -417,7 +418,7 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // as a whole they are over the limit
+	for range 20 { // together these messages exceed the limit of a single message
 		s.Send(&testpb.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", 50_000))})
 	}
 	s.Send(&testpb.StreamingInputCallRequest{Payload: payload(strings.Repeat("x", 100_001))})
@@ -426,7 +427,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Handlers know who calls, also when they ask only after the call.
+// Handlers get the client's address from the context, even if they first look it up after the call has ended.
 func TestPeer(t *testing.T) {
 	contexts := make(chan context.Context, 2)
 	g := grpcfilo.New()
@@ -501,7 +502,7 @@ func TestInterceptors(t *testing.T) {
 	}
 }
 
-// A handler that sends in a goroutine of its own still receives while its client takes no messages.
+// A handler that sends in a separate goroutine can still receive while its client reads no messages.
 func TestReceivesWhileTheClientTakesNothing(t *testing.T) {
 	const messages, size = 200, 4 << 10
 	received := make(chan error, 1)

@@ -19,22 +19,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// callContext is the context of a call before interceptors and stats handlers derive theirs from it. It has what grpc-go's packages look for:
-// the client's metadata, the peer and the stream. Contexts that metadata.NewIncomingContext and the like return would have the same values, but
-// would make them for each call, although most handlers ask for none of them.
+// callContext is the context of a call, from which interceptors and stats handlers derive theirs. It has the values that grpc-go's packages
+// look up: the client's metadata, the peer and the stream. It creates a value when a handler first looks it up. Functions such as
+// metadata.NewIncomingContext would need all values in advance, for each call, although most handlers use none of them.
 type callContext struct {
-	context.Context // of the request
+	context.Context // the request's context
 	call            *call
-	fields          string // the request's fields: see appendField
+	fields          string // the fields that are the client's metadata: see fieldsOf
 	remote          netip.AddrPort
 	tls             *tls.ConnectionState // nil without TLS
 
 	mu   sync.Mutex
-	md   metadata.MD // nil until asked for; guarded by mu
-	peer *peer.Peer  // nil until asked for; guarded by mu
+	md   metadata.MD // nil until it is looked up; guarded by mu
+	peer *peer.Peer  // nil until it is looked up; guarded by mu
 }
 
-// The keys of these values aren't exported, so they are found out: a keyRecorder records which key it is asked for.
+// grpc-go doesn't export the keys of these values. So keyOf calls grpc-go's function with a keyRecorder, which records the key that is looked up.
 var (
 	metadataKey = keyOf(func(ctx context.Context) { metadata.FromIncomingContext(ctx) })
 	peerKey     = keyOf(func(ctx context.Context) { peer.FromContext(ctx) })
@@ -80,8 +80,8 @@ func (c *callContext) metadata() metadata.MD {
 	return c.md
 }
 
-// client returns who has called. The addresses are asked for late, since the system is asked for the local one. If nobody has asked before
-// the call is over, the local one is missing.
+// client returns the client as a peer. It determines the addresses only when they are needed, since the local address costs a system call. If
+// client is first called after the handler has returned, the local address is missing.
 func (c *callContext) client() *peer.Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *callContext) client() *peer.Peer {
 	return c.peer
 }
 
-// authInfo returns what grpc-go's TLS credentials tell handlers of a connection; nil without TLS.
+// authInfo returns the AuthInfo that grpc-go's TLS credentials would provide for the connection; nil without TLS.
 func authInfo(state *tls.ConnectionState) credentials.AuthInfo {
 	if state == nil {
 		return nil
@@ -108,10 +108,10 @@ func authInfo(state *tls.ConnectionState) credentials.AuthInfo {
 	return info
 }
 
-// fieldEnd is behind each name and value in callContext.fields. No field of a request can contain it.
+// fieldEnd ends each name and each value in callContext.fields. No field of a request can contain it.
 const fieldEnd = "\x00"
 
-// fieldsOf returns the fields that are the client's metadata. Their names are in lower case. The error is about a value that isn't base64.
+// fieldsOf returns the fields that are the client's metadata, with their names in lower case. It fails if a binary value isn't base64.
 func fieldsOf(c *filo.Ctx) (fields string, err error) {
 	var b strings.Builder
 	add := func(name, value []byte) {
@@ -124,7 +124,7 @@ func fieldsOf(c *filo.Ctx) (fields string, err error) {
 	b.Grow(usualFieldSize * h.Len())
 	add([]byte(":authority"), c.HostBytes())
 	for name, value := range h.All() {
-		if slices.ContainsFunc(name, isUpper) { // over HTTP/1.1
+		if slices.ContainsFunc(name, isUpper) { // possible over HTTP/1.1
 			name = bytes.ToLower(name)
 		}
 		switch {
@@ -153,7 +153,7 @@ func incoming(fields string) metadata.MD {
 		name, fields, _ = strings.Cut(fields, fieldEnd)
 		value, fields, _ = strings.Cut(fields, fieldEnd)
 		if isBinary(name) {
-			decoded, _ := decodeBinary(value) // begin has checked it
+			decoded, _ := decodeBinary(value) // fieldsOf has checked it
 			value = string(decoded)
 		}
 		md[name] = append(md[name], value)

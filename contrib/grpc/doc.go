@@ -1,5 +1,5 @@
-// Package grpcfilo serves gRPC and gRPC-Web with filo: the services that protoc-gen-go-grpc generates, unchanged, on routes beside others.
-// google.golang.org/grpc has the codecs, compressors, metadata and statuses.
+// Package grpcfilo serves gRPC and gRPC-Web with filo: unchanged services that protoc-gen-go-grpc has generated, on the same router as other
+// routes. It uses the codecs, compressors, metadata and statuses of google.golang.org/grpc.
 //
 //	go get github.com/filohttp/filo/contrib/grpc@latest
 //
@@ -14,13 +14,13 @@
 //	server := &filo.Server{Handler: r.Serve, ErrorHandler: grpcfilo.ErrorHandler(nil)}
 //	server.HTTP2.Unencrypted = true // if clients connect without TLS
 //
-// Services is a grpc.ServiceRegistrar, so all code that registers a service at a grpc.Server registers it here: health and reflection, too.
-// Each method is a route such as "POST /helloworld.Greeter/SayHello", with filo's middleware, limits, metrics and logs.
-// docs/GRPC.md says what is the same as in grpc-go's server, and what isn't.
+// Services is a grpc.ServiceRegistrar, so code that registers a service with a grpc.Server can register it with a *Services instead, including
+// health checks and reflection. Each method is a route such as "POST /helloworld.Greeter/SayHello", with filo's middleware, limits, metrics
+// and logs. docs/GRPC.md lists the differences from grpc-go's server.
 //
 // # Errors
 //
-// The answer to a call always has the HTTP status 200. Code tells middleware how the call has ended:
+// The response to a call always has the HTTP status 200. Middleware gets the gRPC code with which the call has ended from Code:
 //
 //	middleware.AccessLog(middleware.AccessLogOptions{Attributes: func(c *filo.Ctx, all []slog.Attr) []slog.Attr {
 //		if code, ok := grpcfilo.Code(c); ok {
@@ -30,25 +30,26 @@
 //	}})
 //
 // A handler may return an error of package status, of package context, or a *filo.HTTPError. For an HTTPError, the client gets the gRPC
-// code that corresponds to the HTTP status. A panic is INTERNAL, and logged. Set ErrorHandler, so that requests that the server, the router
-// or middleware refuses get a gRPC status as well: too many requests at once (Server.Concurrency) are Unavailable, with a time after which
-// the client may try again. Other requests get the errors of the handler that you pass, filo.DefaultErrorHandler if it is nil.
+// code that corresponds to the HTTP status. A panic is logged, and the client gets INTERNAL. Set Server.ErrorHandler to this package's
+// ErrorHandler, so that calls that the server, the router or middleware refuses get a gRPC status as well. For example, a call beyond
+// Server.Concurrency gets UNAVAILABLE, with a time after which the client may try again. ErrorHandler passes the errors of other requests to
+// its argument, or to filo.DefaultErrorHandler if that is nil.
 //
 // # Time
 //
-// A client's deadline is the context's. Without one, a call may take any time, and its client may be silent: HTTP2Options.PingInterval finds
-// clients that have vanished. A client that takes nothing of an answer for WriteTimeout loses its call. Don't use middleware.Timeout or
-// Ctx.SetTimeout around methods: their answer is no gRPC status. Shutdown waits for running calls, as GracefulStop does. A stream that
-// doesn't end by itself must end when Ctx.ShuttingDown or filo.Server.RegisterOnShutdown says so; when the time for the shutdown is over, the
-// contexts of all calls end, and clients get Unavailable.
+// The context's deadline is the one that the client requests. A call without a deadline may take any time, and its client may be silent:
+// HTTP2Options.PingInterval finds clients that have vanished. If a client reads nothing of a response for WriteTimeout, the call is aborted.
+// Don't use middleware.Timeout or Ctx.SetTimeout for methods, since they don't respond with a gRPC status. Shutdown waits for running calls, as
+// GracefulStop does. A stream that doesn't end by itself must end when Ctx.ShuttingDown or filo.Server.RegisterOnShutdown signals the shutdown.
+// When the time for the shutdown has passed, the contexts of all calls end, and clients get UNAVAILABLE.
 //
 // # gRPC-Web
 //
-// Browsers call the same routes by gRPC-Web, as binary or as text, by HTTP/2 or HTTP/1.1. Pages of other origins need middleware.CORS. Over
-// HTTP/1.1 a method doesn't send while it waits for a message of the client.
+// Browsers call the same routes with gRPC-Web, in its binary or its text format, over HTTP/2 or HTTP/1.1. Pages of other origins need
+// middleware.CORS. Over HTTP/1.1 a method can't send while it waits for a message from the client.
 //
 // # Middleware that changes bodies
 //
-// middleware.Compress leaves gRPC alone, which compresses messages by itself. A *Services takes no limit of bodies from
-// filo.Server.MaxBodyBytes: Options.MaxRecvMsgSize limits each message, also after it is decompressed.
+// middleware.Compress doesn't compress responses to calls, since gRPC compresses each message by itself. filo.Server.MaxBodyBytes doesn't
+// apply to calls: Options.MaxRecvMsgSize limits each message, before and after it is decompressed.
 package grpcfilo

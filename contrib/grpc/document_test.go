@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// docs/GRPC.md says of each option of grpc-go's server what becomes of it, and names a test for each row about behaviour.
+// docs/GRPC.md has a row for each option of grpc-go's server, and names a test in each row about behaviour.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../docs/GRPC.md")
 	if err != nil {
@@ -61,7 +61,7 @@ func grpcSources(t *testing.T) []string {
 	return files
 }
 
-// functions returns the names of the files' functions that are wanted.
+// functions returns the names of the files' functions for which wanted returns true.
 func functions(t *testing.T, files []string, wanted func(*ast.FuncDecl) bool) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -82,7 +82,7 @@ func functions(t *testing.T, files []string, wanted func(*ast.FuncDecl) bool) ma
 	return names
 }
 
-// Functions of grpc-go that need its own transport return an error, and don't panic.
+// Functions of grpc-go that need grpc-go's own transport return an error, and don't panic.
 func TestSetSendCompressor(t *testing.T) {
 	c := serve(t, service{unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
 		if err := grpc.SetSendCompressor(ctx, "gzip"); err == nil {
@@ -98,7 +98,7 @@ func TestSetSendCompressor(t *testing.T) {
 	}
 }
 
-// The context of a call ends with the call, and keeps its values.
+// The context of a call ends with the call, but its values can still be looked up.
 func TestContextEnds(t *testing.T) {
 	contexts := make(chan context.Context, 1)
 	c := serve(t, service{unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/reflection"
 )
 
-// REST, gRPC, and gRPC-Web for the pages of another origin, on one port.
+// One port serves REST, gRPC, and gRPC-Web for pages of another origin.
 func Example() {
 	g := grpcfilo.New()
 	healthpb.RegisterHealthServer(g, health.NewServer()) // or any generated Register function
@@ -57,7 +57,7 @@ func Example() {
 	answer, err := healthpb.NewHealthClient(conn).Check(context.Background(), &healthpb.HealthCheckRequest{})
 	fmt.Println(answer.GetStatus(), err)
 
-	// What a browser asks before a page of another origin may call.
+	// A browser sends this preflight before a page of another origin may call.
 	preflight, _ := http.NewRequest("OPTIONS", "http://"+address+"/grpc.health.v1.Health/Check", nil)
 	preflight.Header.Set("Origin", "https://app.example.com")
 	preflight.Header.Set("Access-Control-Request-Method", "POST")
@@ -74,7 +74,7 @@ func Example() {
 }
 
 func ExampleCode() {
-	// Behind other middleware, around the methods.
+	// Place this middleware inside other middleware, around the methods.
 	logCodes := func(next filo.Handler) filo.Handler {
 		return func(c *filo.Ctx) error {
 			err := next(c)

@@ -16,7 +16,7 @@ import (
 	testpb "google.golang.org/grpc/interop/grpc_testing"
 )
 
-// testTimeout is how long anything may take, on a machine that does much else.
+// testTimeout limits each wait of a test. It is long, since the machine may be busy.
 const testTimeout = time.Minute
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -57,7 +57,7 @@ func connect(t *testing.T, address string, options ...grpc.DialOption) *grpc.Cli
 	return conn
 }
 
-// serve serves a test service, and returns a client of it.
+// serve serves a test service, and returns a client for it.
 func serve(t *testing.T, service testpb.TestServiceServer, options ...grpcfilo.Options) testpb.TestServiceClient {
 	t.Helper()
 	g := grpcfilo.New(options...)
@@ -65,7 +65,7 @@ func serve(t *testing.T, service testpb.TestServiceServer, options ...grpcfilo.O
 	return testpb.NewTestServiceClient(connect(t, start(t, &filo.Server{}, g)))
 }
 
-// service is a test service whose methods are functions. Those that are nil are unimplemented.
+// service is a test service whose methods are functions. A method whose function is nil is unimplemented.
 type service struct {
 	testpb.UnimplementedTestServiceServer
 	unary  func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error)
@@ -98,7 +98,7 @@ func echo(_ context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, 
 	return &testpb.SimpleResponse{Payload: in.Payload}, nil
 }
 
-// echoStream answers each message with one that has its payload.
+// echoStream answers each message with a message that has the same payload.
 func echoStream(s testpb.TestService_FullDuplexCallServer) error {
 	for {
 		in, err := s.Recv()

@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// The cases of gRPC's interoperability tests that need no credentials, with grpc-go's client and service.
+// grpc-go's client and service pass the cases of gRPC's interoperability tests that need no credentials.
 func TestInterop(t *testing.T) {
 	g := grpcfilo.New()
 	testpb.RegisterTestServiceServer(g, interop.NewTestServer())

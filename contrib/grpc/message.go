@@ -18,14 +18,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A message on the wire is a prefix, and then as many bytes as the prefix says.
+// A message on the wire is a prefix, followed by as many bytes as the prefix says.
 const (
 	prefixSize     = 5 // flags, and the length in four bytes
 	flagCompressed = 1
 	flagTrailer    = 0x80 // of gRPC-Web: not a message, but the trailer
 )
 
-// pieceSize is how much room a message gets before its bytes have come: a client can announce a large message for free.
+// pieceSize is how much memory is allocated for a message before its bytes arrive. It is small, since a client can announce a large message and
+// send nothing.
 const pieceSize = 32 << 10
 
 // pool lends the buffers of messages.
@@ -34,19 +35,19 @@ var pool = mem.DefaultBufferPool()
 // message is a message that was received or will be sent. Its content is either in plain, or in data and wire.
 type message struct {
 	flags byte
-	plain []byte          // of protobuf, not compressed, in one piece
+	plain []byte          // an uncompressed protobuf message, contiguous in memory
 	frame *frame          // the memory of plain, and of the prefix before it; nil if plain is a part of the request's body
-	data  mem.BufferSlice // as the codec knows it
-	wire  mem.BufferSlice // as it is sent: data, or compressed
+	data  mem.BufferSlice // uncompressed, in the codec's encoding
+	wire  mem.BufferSlice // as on the wire: the same as data, or compressed
 }
 
-// dataSize returns the size as the codec knows it.
+// dataSize returns the uncompressed size.
 func (m *message) dataSize() int { return len(m.plain) + m.data.Len() }
 
-// wireSize returns the size without the prefix.
+// wireSize returns the size on the wire, without the prefix.
 func (m *message) wireSize() int { return len(m.plain) + m.wire.Len() }
 
-// free gives the buffers back.
+// free returns the buffers to their pools.
 func (m *message) free() {
 	if m.frame != nil {
 		m.plain = nil
@@ -78,12 +79,12 @@ func codecOf(subtype string) codec {
 	return nil
 }
 
-// protobuf is grpc-go's own codec, nil if the program has replaced it. Small messages of this codec are encoded and decoded here, without its
-// buffers.
+// protobuf is grpc-go's own codec for protobuf, or nil if the program has replaced it. This package encodes and decodes small messages of this
+// codec itself, without the codec's buffers.
 var protobuf = unlessReplaced(encoding.GetCodecV2(grpcproto.Name))
 
-// unlessReplaced returns c if it is grpc-go's own codec for protobuf, otherwise nil. c is nil if the program has registered a codec of the
-// older kind.
+// unlessReplaced returns c if it is grpc-go's own codec for protobuf, otherwise nil. c is nil if the program has registered a codec with the
+// older interface, encoding.Codec.
 func unlessReplaced(c encoding.CodecV2) codec {
 	if t := reflect.TypeOf(c); t == nil || t.Kind() != reflect.Pointer || t.Elem().PkgPath() != "google.golang.org/grpc/encoding/proto" {
 		return nil
@@ -103,7 +104,7 @@ func newFrame(size int) *frame {
 	return f
 }
 
-// encodePlain makes a message of v, if it is a small one of protobuf. Otherwise ok is false.
+// encodePlain encodes v if it is a small protobuf message. Otherwise ok is false.
 func encodePlain(c codec, v any, limit int) (m message, ok bool) {
 	p, isProto := v.(proto.Message)
 	if !isProto || c != protobuf {
@@ -115,7 +116,7 @@ func encodePlain(c codec, v any, limit int) (m message, ok bool) {
 	}
 	f := newFrame(size)
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*f)[:prefixSize], p)
-	if err != nil { // the codec's own error is the one to return
+	if err != nil { // the caller will call the codec, and return its error
 		frames.Put(f)
 		return m, false
 	}
@@ -136,7 +137,7 @@ func (m *message) decode(c codec, v any) error {
 	return c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(m.plain)}, v)
 }
 
-// oldCodec makes a codec of one that knows no buffers.
+// oldCodec adapts an encoding.Codec, which has no buffers, to codec.
 type oldCodec struct{ encoding.Codec }
 
 // Marshal implements codec.
@@ -150,7 +151,7 @@ func (c oldCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.Codec.Unmarshal(data.Materialize(), v)
 }
 
-// encode makes a message of v. The caller frees it.
+// encode encodes v as a message, which the caller must free.
 func encode(c codec, v any, compressor encoding.Compressor, limit int) (m message, err error) {
 	if compressor == nil {
 		if m, ok := encodePlain(c, v, limit); ok {
@@ -191,20 +192,20 @@ func compress(compressor encoding.Compressor, data mem.BufferSlice, out *mem.Buf
 	return w.Close()
 }
 
-// appendPrefix appends what is sent before the message.
+// appendPrefix appends the message's prefix.
 func (m *message) appendPrefix(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(append(b, m.flags), uint32(m.wireSize()))
 }
 
 // receiver reads the messages of a request.
 type receiver struct {
-	source       io.Reader     // nil as long as nothing was read
-	body         []byte        // if it was read as a whole
-	whole        bytes.Reader  // the source in this case, which reads body
-	ahead        *bufio.Reader // the source otherwise
+	source       io.Reader     // &whole or ahead; nil before the first read
+	body         []byte        // the whole body; nil if it is streamed
+	whole        bytes.Reader  // reads body
+	ahead        *bufio.Reader // reads a streamed body; nil otherwise
 	encodingName string
-	plain        bool // the codec is grpc-go's for protobuf
-	limit        int  // of a message, on the wire and decompressed
+	plain        bool // the codec is grpc-go's own codec for protobuf
+	limit        int  // the maximum size of a message, on the wire and decompressed
 	received     bool
 }
 
@@ -212,7 +213,7 @@ type receiver struct {
 func (r *receiver) take(n int) (b []byte, err error) {
 	if r.ahead != nil {
 		b, err = r.ahead.Peek(n)
-		r.ahead.Discard(len(b)) // it can't fail: the bytes are there
+		r.ahead.Discard(len(b)) // it can't fail: the bytes are buffered
 	} else {
 		start := len(r.body) - r.whole.Len()
 		b = r.body[start:min(start+n, len(r.body))]
@@ -227,7 +228,7 @@ func (r *receiver) take(n int) (b []byte, err error) {
 	return b, err
 }
 
-// receive reads the next message. The error is io.EOF at the end. The caller frees the message.
+// receive reads the next message, which the caller must free. The error is io.EOF at the end of the request.
 func (r *receiver) receive() (m message, err error) {
 	prefix, err := r.take(prefixSize)
 	if err != nil {
@@ -260,8 +261,8 @@ func (r *receiver) receive() (m message, err error) {
 	return m, err
 }
 
-// receivePlain receives a message that isn't compressed, without a copy if it is small or its body has come as a whole. It reports false for a
-// large one.
+// receivePlain receives an uncompressed message. It doesn't copy the message if it is small or the whole body is in memory. It reports false, and
+// reads nothing, if the message is empty or large.
 func (r *receiver) receivePlain(m *message, size int) (ok bool, err error) {
 	switch {
 	case size > 0 && (r.ahead == nil || size <= readAhead):
@@ -279,7 +280,7 @@ func (r *receiver) receivePlain(m *message, size int) (ok bool, err error) {
 	return true, nil
 }
 
-// cutOffWithin is cutOff for a reader that was asked for something behind a prefix.
+// cutOffWithin is cutOff for reading the bytes after a prefix: there, io.EOF also means that the message is cut off.
 func cutOffWithin(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -287,7 +288,7 @@ func cutOffWithin(err error) error {
 	return cutOff(err)
 }
 
-// cutOff turns the error of a reader that was asked for a whole prefix or message.
+// cutOff turns the error of reading a whole prefix or message into the call's error.
 func cutOff(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		return status.Error(codes.Internal, "grpc: the request ends within a message")
@@ -295,7 +296,7 @@ func cutOff(err error) error {
 	return err
 }
 
-// compressorFor returns what decompresses a message with these flags; nil if it isn't compressed.
+// compressorFor returns the compressor that decompresses a message with these flags; nil if the message isn't compressed.
 func compressorFor(flags byte, name string) (encoding.Compressor, error) {
 	switch {
 	case flags == 0:
@@ -320,8 +321,8 @@ func unknownEncoding(name string) error {
 	return status.Errorf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", name)
 }
 
-// acceptedEncodings returns the value of grpc-accept-encoding, which tells a client whose encoding is unknown what it may use. The registry can't
-// be listed, so compressors with other than gRPC's usual names are missing.
+// acceptedEncodings returns the value of grpc-accept-encoding, which lists the supported encodings for a client that has used an unknown one.
+// grpc-go's registry of compressors can't be listed, so compressors with unusual names are missing.
 func acceptedEncodings() string {
 	names := encoding.Identity
 	for _, name := range [...]string{"gzip", "deflate", "snappy", "zstd"} {
@@ -332,7 +333,7 @@ func acceptedEncodings() string {
 	return names
 }
 
-// readPieces reads size bytes. Room for them is made as they come.
+// readPieces reads size bytes, and allocates memory in pieces as the bytes arrive.
 func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
 	for size > 0 {
 		buffer := newBuffer(min(size, pieceSize))
@@ -346,7 +347,7 @@ func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
 	return data, nil
 }
 
-// newBuffer returns a buffer to be filled. The pool doesn't take small ones back.
+// newBuffer returns a buffer of the size. Small buffers don't come from the pool, which wouldn't take them back.
 func newBuffer(size int) mem.Buffer {
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return make(mem.SliceBuffer, size)
@@ -354,7 +355,7 @@ func newBuffer(size int) mem.Buffer {
 	return mem.NewBuffer(pool.Get(size), pool)
 }
 
-// decompress decompresses the message, if that takes up to limit bytes.
+// decompress decompresses the message. It fails if the result is longer than limit bytes.
 func decompress(compressor encoding.Compressor, wire mem.BufferSlice, limit int) (data mem.BufferSlice, err error) {
 	source := wire.Reader()
 	defer source.Close()

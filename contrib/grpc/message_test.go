@@ -10,8 +10,8 @@ import (
 // replacement is a codec that a program registers instead of grpc-go's.
 type replacement struct{ encoding.CodecV2 }
 
-// The package encodes and decodes protobuf itself only in place of grpc-go's own codec. There is no codec of the newer kind if a package that
-// is initialized earlier has replaced it by one of the older kind.
+// The package encodes and decodes protobuf itself only in place of grpc-go's own codec. The registry has no CodecV2 for protobuf if a package
+// that was initialized earlier has registered a Codec instead.
 func TestReplacedCodecs(t *testing.T) {
 	own := encoding.GetCodecV2(grpcproto.Name)
 	if unlessReplaced(own) != own {

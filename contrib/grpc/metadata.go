@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// isBinary reports whether the metadata of this name may have any bytes. On the wire it is base64.
+// isBinary reports whether metadata with this name may contain any bytes. Such metadata is base64 on the wire.
 func isBinary(name string) bool { return strings.HasSuffix(name, "-bin") }
 
 // decodeBinary decodes the value of binary metadata, with padding or without.
@@ -18,11 +18,11 @@ func decodeBinary(value string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "="))
 }
 
-// encodeBinary is decodeBinary's opposite.
+// encodeBinary encodes a value of binary metadata, without padding.
 func encodeBinary(value []byte) string { return base64.RawStdEncoding.EncodeToString(value) }
 
-// isReserved reports whether the field is the protocol's own, and never metadata. content-type, grpc-accept-encoding and user-agent are told
-// to handlers, as in grpc-go.
+// isReserved reports whether the field belongs to the protocol, and is never metadata. As in grpc-go, handlers get content-type,
+// grpc-accept-encoding and user-agent as metadata.
 func isReserved(name string) bool {
 	switch name {
 	case "grpc-encoding", "grpc-message", "grpc-message-type", "grpc-status", "grpc-timeout", "te":
@@ -31,7 +31,7 @@ func isReserved(name string) bool {
 	return false
 }
 
-// metadataFields yields the fields that tell metadata. It leaves out what belongs to the protocol.
+// metadataFields yields the fields that carry md. It leaves out names that belong to the protocol.
 func metadataFields(md metadata.MD) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for name, values := range md {
@@ -51,7 +51,7 @@ func metadataFields(md metadata.MD) iter.Seq2[string, string] {
 	}
 }
 
-// validate returns an error if md has a name or a value that no field can have.
+// validate returns an error if md has a name or a value that can't be sent as a field.
 func validate(md metadata.MD) error {
 	for name, values := range md {
 		valid := name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""

@@ -29,7 +29,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Beyond Server.Concurrency a call ends as Unavailable, and its client is told when to try again.
+// A call beyond Server.Concurrency ends as UNAVAILABLE, and its client learns when to try again.
 func TestOverload(t *testing.T) {
 	begun, release := make(chan bool), make(chan bool)
 	g := grpcfilo.New()
@@ -58,7 +58,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// Shutdown lets calls finish, as GracefulStop does. If its time is over, handlers that respect their context end as Unavailable.
+// Shutdown lets calls finish, as GracefulStop does. When the time for the shutdown has passed, calls whose handlers respect their context end
+// as UNAVAILABLE.
 func TestShutdown(t *testing.T) {
 	begun := make(chan bool)
 	g := grpcfilo.New()
@@ -125,7 +126,7 @@ func TestShutdownGivesUp(t *testing.T) {
 	}
 }
 
-// A client that takes nothing of its answers ends only its own call, when WriteTimeout is over.
+// If a client reads nothing of an answer for WriteTimeout, only that call is aborted.
 func TestSlowClient(t *testing.T) {
 	ended := make(chan error, 1)
 	g := grpcfilo.New()
@@ -157,7 +158,7 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// recorder is a stats handler that records what it is told.
+// recorder is a stats handler that records the events that it receives.
 type recorder struct {
 	mu   sync.Mutex
 	told []string
@@ -196,7 +197,7 @@ func (r *recorder) HandleRPC(ctx context.Context, s stats.RPCStats) {
 func (r *recorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 func (r *recorder) HandleConn(context.Context, stats.ConnStats)                       {}
 
-// Stats handlers are told of each step of a call, in the order of grpc-go.
+// Stats handlers receive an event for each step of a call, in the same order as with grpc-go.
 func TestStats(t *testing.T) {
 	r := &recorder{over: make(chan bool, 1)}
 	c := serve(t, service{unary: func(ctx context.Context, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
@@ -252,14 +253,14 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// jsonCodec is a codec of the old kind.
+// jsonCodec is an encoding.Codec, the older interface.
 type jsonCodec struct{}
 
 func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 func (jsonCodec) Name() string                       { return "old-json" }
 
-// keepingCodec is a codec of the new kind that keeps what it gets.
+// keepingCodec is an encoding.CodecV2 that keeps the buffers that it decodes.
 type keepingCodec struct{ kept *mem.BufferSlice }
 
 func (keepingCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -273,7 +274,7 @@ func (k keepingCodec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 func (keepingCodec) Name() string { return "keeping" }
 
-// The codecs of grpc-go's registry, old and new ones, are found by the content type. A codec may keep the buffers of a message.
+// The content type selects a codec from grpc-go's registry, whether it is a Codec or a CodecV2. A codec may keep the buffers of a message.
 func TestCodecs(t *testing.T) {
 	var kept mem.BufferSlice
 	encoding.RegisterCodec(jsonCodec{})
@@ -291,7 +292,7 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
-// A method is a route beside others, with the router's middleware, and its code is known to middleware.
+// A method is a route like all others: the router's middleware surrounds it, and learns the gRPC code with which the call ends.
 func TestRoutes(t *testing.T) {
 	g := grpcfilo.New()
 	testpb.RegisterTestServiceServer(g, service{unary: func(context.Context, *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
@@ -341,7 +342,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A client whose stream has no deadline may be silent for longer than Server.ReadTimeout, by which the server ends other bodies.
+// A client whose stream has no deadline may be silent for longer than Server.ReadTimeout, although that limits the bodies of other requests.
 func TestSilentStream(t *testing.T) {
 	g := grpcfilo.New()
 	testpb.RegisterTestServiceServer(g, service{duplex: func(s testpb.TestService_FullDuplexCallServer) error {
@@ -373,7 +374,7 @@ func TestSilentStream(t *testing.T) {
 		}
 	}
 	pong()
-	for range 2 { // the stream is silent while two bodies after each other time out
+	for range 2 { // the stream is silent while two bodies time out, one after the other
 		body := dialHTTP2(t, address).Open(false, ":method", "POST", ":scheme", "http", ":path", "/plain", ":authority", "filo.test", "content-length", "100000")
 		if got, err := body.Status(); got != 408 {
 			t.Fatalf("the body that is late: %d, %v", got, err)

@@ -15,15 +15,15 @@ import (
 
 // Options configures New. The zero value is valid.
 type Options struct {
-	// UnaryInterceptors surround the handlers of unary calls, StreamInterceptors those of all others. The first one is outermost.
+	// UnaryInterceptors surround the handlers of unary calls, StreamInterceptors those of all other calls. The first interceptor is outermost.
 	UnaryInterceptors  []grpc.UnaryServerInterceptor
 	StreamInterceptors []grpc.StreamServerInterceptor
-	// StatsHandlers are told of each call, as otelgrpc.NewServerHandler is. TagConn and HandleConn aren't called: connections carry requests
-	// of other kinds, too, and filo.Server.Stats counts them.
+	// StatsHandlers, such as otelgrpc.NewServerHandler(), observe each call. Their TagConn and HandleConn aren't called, since connections also
+	// carry requests that aren't calls. filo.Server.Stats counts connections.
 	StatsHandlers []stats.Handler
-	// MaxRecvMsgSize and MaxSendMsgSize limit the size of a message in bytes, MaxRecvMsgSize before and after it is decompressed. A call
-	// with a larger message ends with ResourceExhausted. Default 4 MB and 2 GB less a byte, as in grpc-go. MaxRecvMsgSize replaces
-	// filo.Server.MaxBodyBytes for calls.
+	// MaxRecvMsgSize and MaxSendMsgSize limit the size of a message in bytes. MaxRecvMsgSize applies before and after a message is
+	// decompressed. A call with a larger message ends with RESOURCE_EXHAUSTED. Defaults as in grpc-go: 4 MB, and 2 GB less one byte.
+	// MaxRecvMsgSize replaces filo.Server.MaxBodyBytes for calls.
 	MaxRecvMsgSize, MaxSendMsgSize int
 	// DisableWeb refuses gRPC-Web.
 	DisableWeb bool
@@ -31,8 +31,8 @@ type Options struct {
 
 const defaultMaxRecvMsgSize = 4 << 20
 
-// Services is a set of gRPC services. It is a grpc.ServiceRegistrar, and a reflection.GRPCServer. Register services and mount it before the
-// server starts.
+// Services is a set of gRPC services. It is a grpc.ServiceRegistrar, and a reflection.GRPCServer. Register all services, and then call Mount,
+// before the server starts.
 type Services struct {
 	options  Options
 	unary    grpc.UnaryServerInterceptor  // nil for none
@@ -169,7 +169,7 @@ func chainStream(all []grpc.StreamServerInterceptor) grpc.StreamServerIntercepto
 	}
 }
 
-// first returns the only interceptor, nil if there is none.
+// first returns the only element, or nil if there is none.
 func first[T any](all []T) (only T) {
 	if len(all) > 0 {
 		only = all[0]

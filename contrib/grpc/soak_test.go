@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestNothingIsLeft makes calls of all kinds, which end in all ways, for half a second or as long as the variable FILO_STRESS says. Afterwards
-// no handler, goroutine or buffered byte is left.
+// TestNothingIsLeft makes calls of all kinds, which end in all possible ways, for half a second or for the duration in the environment variable
+// FILO_STRESS. Afterwards no handler, goroutine or buffered byte is left.
 func TestNothingIsLeft(t *testing.T) {
 	duration := 500 * time.Millisecond
 	if text := os.Getenv("FILO_STRESS"); text != "" {
@@ -123,7 +123,7 @@ const soakKinds = 7
 // soakCall makes a call of the n-th kind.
 func soakCall(ctx context.Context, c testpb.TestServiceClient, n int) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which resets the streams that are left in their middle
+	defer cancel() // resets a stream that hasn't ended
 	want := payload(strings.Repeat("x", 1+n*37%3000))
 	same := func(got *testpb.Payload, err error) error {
 		if err == nil && string(got.GetBody()) != string(want.Body) {
@@ -179,7 +179,7 @@ func soakCall(ctx context.Context, c testpb.TestServiceClient, n int) error {
 			got, failed := s.Recv()
 			err = same(got.GetPayload(), failed)
 		}
-		return err // the stream is left open, and reset
+		return err // the stream is still open, so cancel resets it
 	}
 	return nil
 }

@@ -6,18 +6,18 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// tell tells the stats handlers of something.
+// tell passes s to the stats handlers.
 func (k *call) tell(s stats.RPCStats) {
 	for _, h := range k.services.options.StatsHandlers {
 		h.HandleRPC(k.context, s)
 	}
 }
 
-// isTold reports whether there are stats handlers. Without one nothing is made to be told.
+// isTold reports whether there are stats handlers. Callers create values for tell only if there are.
 func (k *call) isTold() bool { return len(k.services.options.StatsHandlers) > 0 }
 
-// tellBegin lets the stats handlers derive the context of the handler, and tells them that the call begins. The caller calls end with the
-// call's error when its status has been sent.
+// tellBegin lets the stats handlers derive the handler's context, and tells them that the call begins. The caller must call end with the
+// call's error after the status has been sent.
 func (k *call) tellBegin() (end func(error)) {
 	if !k.isTold() {
 		return func(error) {}
@@ -36,7 +36,7 @@ func (k *call) tellBegin() (end func(error)) {
 	}
 }
 
-// tellReceived tells the stats handlers that a message has come.
+// tellReceived tells the stats handlers that a message was received.
 func (k *call) tellReceived(v any, m *message) {
 	if k.isTold() {
 		k.tell(&stats.InPayload{Payload: v, Length: m.dataSize(), CompressedLength: m.wireSize(), WireLength: prefixSize + m.wireSize(),
@@ -44,7 +44,8 @@ func (k *call) tellReceived(v any, m *message) {
 	}
 }
 
-// tellHeader tells the stats handlers the header, once it is sent. Stats handlers may use the context, so it is called without mu.
+// tellHeader passes the header to the stats handlers, once it has been sent. The caller must not hold mu, since stats handlers may look up the
+// peer in the context, which locks mu.
 func (k *call) tellHeader() {
 	if !k.isTold() {
 		return

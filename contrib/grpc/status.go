@@ -40,20 +40,20 @@ func statusOf(ctx context.Context, err error) *status.Status {
 	return status.FromContextError(err)
 }
 
-// finish sends the status of a call whose handler has returned err, and returns the error that it stands for.
+// finish sends the status of a call whose handler has returned err, and returns that status as an error.
 func (k *call) finish(err error) error {
 	s := statusOf(k.context, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	codeKey.Set(k.c, s.Code())
-	k.unloadLocked() // its error is the stream's, which the server finds when it ends the answer
+	k.unloadLocked() // an error is ignored: the stream keeps it, and the server finds it when it ends the response
 	if k.format.web {
 		k.headLocked()
-		k.writeLocked(k.bodyLocked(), trailerMessage(s, k.trailer)) // likewise
+		k.writeLocked(k.bodyLocked(), trailerMessage(s, k.trailer)) // an error is ignored, as above
 		return s.Err()
 	}
 	target := &k.c.Response.Trailer
-	if !k.headSent && len(k.header) == 0 { // an answer that is a trailer only
+	if !k.headSent && len(k.header) == 0 { // gRPC's "Trailers-Only" response
 		target = &k.c.Response.Header
 		k.format.setContentType(target)
 	} else {
@@ -71,13 +71,13 @@ func (k *call) finish(err error) error {
 
 var codeKey = filo.NewKey[codes.Code]("gRPC code")
 
-// Code returns the code with which a call has ended. Its answer's HTTP status is always 200, so this is what middleware outside of the method
-// logs or counts. ok is false for other requests, and before the method has returned.
+// Code returns the code with which a call has ended. It is for middleware that logs or counts results, since the HTTP status of a call's
+// response is always 200. ok is false for requests that aren't calls, and before the method has returned.
 func Code(c *filo.Ctx) (code codes.Code, ok bool) { return codeKey.Get(c) }
 
 var fieldOK = filo.NewField("grpc-status", "0")
 
-// trailerMessage returns the last message of an answer by gRPC-Web, which has the fields of the status.
+// trailerMessage returns the last message of a gRPC-Web response, which contains the fields of the status.
 func trailerMessage(s *status.Status, trailer metadata.MD) *message {
 	var text []byte
 	for name, value := range statusFields(s, trailer) {
@@ -86,10 +86,10 @@ func trailerMessage(s *status.Status, trailer metadata.MD) *message {
 	return &message{flags: flagTrailer, wire: mem.BufferSlice{mem.SliceBuffer(text)}}
 }
 
-// ErrorHandler returns a filo.Server.ErrorHandler that answers requests of gRPC and gRPC-Web with a status, as their clients expect it, and
-// passes the errors of other requests to next, which is filo.DefaultErrorHandler if it is nil. Without it, requests that the server, the
-// router or middleware refuses get an HTTP error, which clients of gRPC turn into a code without a message. A Retry-After, as the server
-// sets it when it is overloaded, becomes grpc-retry-pushback-ms.
+// ErrorHandler returns a filo.Server.ErrorHandler that answers gRPC and gRPC-Web requests with a gRPC status. It passes the errors of other
+// requests to next, or to filo.DefaultErrorHandler if next is nil. Without ErrorHandler, calls that the server, the router or middleware
+// refuses get an HTTP error, which gRPC clients turn into a code without a message. ErrorHandler turns the Retry-After field of an overloaded
+// server into grpc-retry-pushback-ms.
 func ErrorHandler(next func(c *filo.Ctx, err error)) func(c *filo.Ctx, err error) {
 	if next == nil {
 		next = filo.DefaultErrorHandler
@@ -111,8 +111,8 @@ func ErrorHandler(next func(c *filo.Ctx, err error)) func(c *filo.Ctx, err error
 	}
 }
 
-// refusalOf returns the error that clients get of one that a method hasn't returned. As in filo's HTTP errors they see its detail, and no text
-// that wasn't meant for them.
+// refusalOf turns an error that doesn't come from a method into the error for the client. As with filo's HTTP errors, clients see the
+// HTTPError's Detail, but not the text of an internal error.
 func refusalOf(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
@@ -122,8 +122,8 @@ func refusalOf(err error) error {
 	return status.Error(codeOf(problem.Status), cmp.Or(problem.Detail, http.StatusText(problem.Status)))
 }
 
-// codeOf returns the code that stands for the status of an HTTP answer. gRPC's clients have the same table (http-grpc-status-mapping.md),
-// with codes for statuses of filo's that it doesn't list.
+// codeOf returns the gRPC code for an HTTP status. It follows the table that gRPC's clients use (http-grpc-status-mapping.md), and adds
+// statuses of filo that the table doesn't list.
 func codeOf(httpStatus int) codes.Code {
 	switch httpStatus {
 	case 400:
@@ -146,7 +146,7 @@ func codeOf(httpStatus int) codes.Code {
 	return codes.Unknown
 }
 
-// statusFields yields the fields that tell a status: grpc-status, and the others only if they say something.
+// statusFields yields the fields of a status: grpc-status, and grpc-message, the details and the trailer unless they are empty.
 func statusFields(s *status.Status, trailer metadata.MD) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		const details = "grpc-status-details-bin"

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// errOver is the error of a stream that is used when its handler has returned.
+// errOver is the error of a stream that is used after its handler has returned.
 var errOver = status.Error(codes.Canceled, "grpc: the call is over")
 
-// errHeadSent is the error of metadata that comes too late.
+// errHeadSent is the error if header metadata is set after the header was sent.
 var errHeadSent = status.Error(codes.Internal, "grpc: the header has been sent")
 
 // Context implements grpc.ServerStream.
@@ -70,7 +70,7 @@ func (k *call) setTrailer(md metadata.MD) error {
 	return nil
 }
 
-// transportStream is the call as functions such as grpc.SetHeader know it.
+// transportStream is a call as the grpc.ServerTransportStream that functions such as grpc.SetHeader use.
 type transportStream call
 
 // Method implements grpc.ServerTransportStream.
@@ -85,7 +85,7 @@ func (t *transportStream) SendHeader(md metadata.MD) error { return (*call)(t).S
 // SetTrailer implements grpc.ServerTransportStream.
 func (t *transportStream) SetTrailer(md metadata.MD) error { return (*call)(t).setTrailer(md) }
 
-// headLocked puts the fields that come before messages into the response.
+// headLocked sets the response's header fields, unless that was done before.
 func (k *call) headLocked() {
 	if k.headSent {
 		return
@@ -101,7 +101,7 @@ func (k *call) headLocked() {
 	}
 }
 
-// sentEncoding returns the name of the compressor of what is sent, "" for none.
+// sentEncoding returns the name of the compressor for messages to the client, "" for none.
 func (k *call) sentEncoding() string {
 	if k.compressor == nil {
 		return ""
@@ -109,7 +109,7 @@ func (k *call) sentEncoding() string {
 	return k.encodingName
 }
 
-// flushLocked sends what was written.
+// flushLocked sends the header and all written messages.
 func (k *call) flushLocked() error {
 	if k.stream == nil {
 		k.stream = k.c.Stream()
@@ -120,7 +120,7 @@ func (k *call) flushLocked() error {
 	return k.stream.Flush()
 }
 
-// unloadLocked writes what has gathered to the stream.
+// unloadLocked writes the gathered messages to the stream.
 func (k *call) unloadLocked() error {
 	if k.gathered == nil {
 		return nil
@@ -129,7 +129,7 @@ func (k *call) unloadLocked() error {
 	return k.gathered.Flush()
 }
 
-// dropGatheredLocked gives back the buffer of what has gathered.
+// dropGatheredLocked returns the buffer of the gathered messages to the pool.
 func (k *call) dropGatheredLocked() {
 	if w := k.gathered; w != nil {
 		k.gathered = nil
@@ -138,7 +138,7 @@ func (k *call) dropGatheredLocked() {
 	}
 }
 
-// gatherers have the buffers of messages that gather.
+// gatherers is the pool of buffers for gathered messages.
 var gatherers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, gatherSize) }}
 
 // gatherSize is how many bytes gather before they are sent.
@@ -161,7 +161,7 @@ func (k *call) SendMsg(v any) error {
 	return nil
 }
 
-// send writes a message. If the method streams it is sent at once, otherwise with the status.
+// send writes a message. If the method streams its messages, send sends them at once or gathers them; otherwise they are sent with the status.
 func (k *call) send(m *message) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,11 +187,12 @@ func (k *call) send(m *message) error {
 	return k.stream.Flush()
 }
 
-// gatherTime is how long a message may wait for others that leave together with it. It is about what sending costs both sides.
+// gatherTime is how long a message may wait for further messages, to be sent together with them. It is about the time that sending costs both
+// sides.
 const gatherTime = 200 * time.Microsecond
 
-// gathersLocked decides whether a message waits for others that leave together with it: if a message was sent a moment ago, and the client
-// probably doesn't wait for this one.
+// gathersLocked reports whether a message should wait for further messages, to be sent together with them. It should if another message was
+// sent a moment ago, and the client probably doesn't wait for this message.
 func (k *call) gathersLocked() bool {
 	if k.answers.Swap(false) {
 		return false
@@ -207,8 +208,8 @@ func (k *call) gathersLocked() bool {
 	return false
 }
 
-// gatherLocked puts a message to those that gather. They are sent when gatherTime has passed, the handler waits for the client, or gatherSize is
-// reached.
+// gatherLocked adds a message to the gathered messages. These are sent when gatherTime has passed, when the handler waits for the client, or when
+// they reach gatherSize.
 func (k *call) gatherLocked(m *message) error {
 	before := 0
 	if k.gathered == nil {
@@ -231,7 +232,7 @@ func (k *call) gatherLocked(m *message) error {
 	return nil
 }
 
-// flushGathered sends the messages that have gathered. Its error is the next SendMsg's.
+// flushGathered sends the gathered messages. If that fails, the next SendMsg returns the error.
 func (k *call) flushGathered() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -245,12 +246,12 @@ func (k *call) flushGatheredLocked() {
 	}
 }
 
-// hurry makes messages that have gathered leave at once, from the timer's goroutine. RecvMsg itself must wait neither for a client that takes
-// no messages nor for mu, which a goroutine of the handler may hold as long as its SendMsg waits for such a client: the client may take
-// messages only when all of its own are read.
+// hurry makes the timer's goroutine send the gathered messages at once. RecvMsg must not send them itself: some clients read messages only after
+// all of their own messages have been received, so waiting for such a client would be a deadlock. For the same reason RecvMsg must not wait for
+// mu, which another goroutine of the handler may hold while its SendMsg waits for the client.
 func (k *call) hurry() {
 	if !k.mu.TryLock() {
-		return // what that goroutine leaves is sent by the timer
+		return // the timer will send messages that the holder of mu gathers
 	}
 	defer k.mu.Unlock()
 	if k.gathered != nil {
@@ -296,7 +297,7 @@ func (k *call) RecvMsg(v any) error {
 	}
 }
 
-// receiveError turns an error of the request's body into that of RecvMsg.
+// receiveError turns an error of reading the request's body into the error of RecvMsg.
 func (k *call) receiveError(err error) error {
 	var problem *filo.HTTPError
 	switch {
@@ -310,10 +311,10 @@ func (k *call) receiveError(err error) error {
 	return statusOf(k.context, err).Err()
 }
 
-// idleTime is how long a client that streams may be silent if it has set no deadline: for ever.
+// idleTime is how long a client of a stream without a deadline may be silent: practically forever.
 const idleTime = 100 * 365 * 24 * time.Hour
 
-// readAhead is how many bytes are read at once of a client's stream: a few small messages. A stream that waits holds as much.
+// readAhead is the size of the buffer for a client's stream: enough for a few small messages. It is small, since each idle stream keeps one.
 const readAhead = 512
 
 // beginReceiving prepares the request's body for reading.
@@ -353,8 +354,8 @@ func (k *call) beginReceiving() error {
 	return nil
 }
 
-// lockedReader reads a body where only the handler can: over HTTP/1.1. While it waits, nothing is sent, so messages that have gathered are
-// sent before.
+// lockedReader reads a body over HTTP/1.1, where only the handler's goroutine may read. It holds mu while it waits, so nothing can be sent
+// meanwhile. Hence it sends the gathered messages first.
 type lockedReader struct{ *call }
 
 // Read implements io.Reader.

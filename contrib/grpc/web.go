@@ -8,16 +8,16 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// format is how a call is written, by the request's content type.
+// format describes the encoding of a call's messages. The request's content type determines it.
 type format struct {
-	contentType *filo.Field // nil if the subtype is a rare one
+	contentType *filo.Field // nil if the subtype is rare
 	name        string      // the content type without its subtype
 	subtype     string      // "" or the codec's name
 	web         bool        // gRPC-Web: the trailer is a part of the body
 	text        bool        // the body is base64
 }
 
-// formats are the known content types. The longer ones come first.
+// formats are the known content types, without subtypes.
 var formats = []format{
 	{name: "application/grpc-web-text", web: true, text: true},
 	{name: "application/grpc-web", web: true},
@@ -70,7 +70,7 @@ func (f *format) setContentType(h *filo.Header) {
 	}
 }
 
-// wireSize returns how many bytes a body of this size takes on the wire. Each message of a text may be padded: hence the quarter more.
+// wireSize returns how many bytes a body of this size, with a single message, takes on the wire. In the text format that is its length in base64.
 func (f *format) wireSize(size int) int64 {
 	if !f.text {
 		return int64(size)
@@ -111,11 +111,11 @@ func (k *call) writeLocked(w io.Writer, m *message) error {
 	return nil
 }
 
-// textReader decodes base64 that may be padded in its middle: clients encode each message by itself.
+// textReader decodes base64 that may contain padding in its middle, since clients encode each message separately.
 type textReader struct {
 	source  io.Reader
 	encoded [512]byte
-	n       int // bytes in encoded that are less than four
+	n       int // how many bytes of an incomplete group of four are in encoded
 	decoded []byte
 	room    [384]byte
 }
@@ -142,7 +142,7 @@ func (r *textReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// decode decodes groups of four.
+// decode decodes groups of four characters.
 func (r *textReader) decode(encoded []byte) error {
 	decoded := 0
 	for ; len(encoded) > 0; encoded = encoded[4:] {

@@ -21,12 +21,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// frame returns a message as it is on the wire.
+// frame returns a message in its wire format.
 func frame(flags byte, data string) string {
 	return string(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(data)))) + data
 }
 
-// request returns the message of a request as it is on the wire.
+// request returns the message of a request in its wire format.
 func request(t testing.TB, text string) string {
 	b, err := proto.Marshal(&testpb.SimpleRequest{Payload: payload(text)})
 	if err != nil {
@@ -35,7 +35,7 @@ func request(t testing.TB, text string) string {
 	return frame(0, string(b))
 }
 
-// dialHTTP2 returns a client that sends what it is told.
+// dialHTTP2 returns a client that sends exactly the frames that a test specifies.
 func dialHTTP2(t *testing.T, address string) *h2test.Client {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -51,8 +51,8 @@ func dialHTTP2(t *testing.T, address string) *h2test.Client {
 	return c
 }
 
-// Requests that no generated client sends are answered with a status of their own, as an answer that is a trailer only, and their handler
-// isn't called, or gets an error.
+// Each malformed request that no generated client sends gets the right status, in a "Trailers-Only" response. Its handler isn't called, or
+// gets an error.
 func TestOddRequests(t *testing.T) {
 	g := grpcfilo.New()
 	testpb.RegisterTestServiceServer(g, service{unary: echo, input: func(s testpb.TestService_StreamingInputCallServer) error {
@@ -117,13 +117,13 @@ func TestOddRequests(t *testing.T) {
 			t.Errorf("%s: %d, %v, status %q %q", test.name, got, err, s.Field("grpc-status"), s.Field("grpc-message"))
 		}
 	}
-	// A client whose encoding is unknown learns which ones it may use.
+	// A client whose encoding is unknown learns which encodings it may use.
 	unknown := c.Open(true, ":method", "POST", ":scheme", "http", ":path", unary, ":authority", "filo.test", "content-type", "application/grpc",
 		"grpc-encoding", "none-such")
 	if _, err := unknown.Status(); err != nil || unknown.Field("grpc-accept-encoding") != "identity,gzip" {
 		t.Errorf("%v, accepted are %q", err, unknown.Field("grpc-accept-encoding"))
 	}
-	// te is missing in all of these, and isn't needed.
+	// None of the requests in this test has the field te, since the server doesn't need it.
 	s := c.Open(false, ":method", "POST", ":scheme", "http", ":path", unary, ":authority", "filo.test", "content-type", "application/grpc+proto")
 	s.Send([]byte(hello), true)
 	got, err := s.Status()
@@ -148,14 +148,14 @@ func TestHTTP1(t *testing.T) {
 	}
 }
 
-// webAnswer is an answer by gRPC-Web.
+// webAnswer is a gRPC-Web response.
 type webAnswer struct {
 	messages []string
 	trailer  string
 	header   http.Header
 }
 
-// web calls a method by gRPC-Web.
+// web calls a method with gRPC-Web.
 func web(t *testing.T, client *http.Client, url, contentType, body string, fields ...string) (a webAnswer) {
 	t.Helper()
 	if strings.Contains(contentType, "-text") {
@@ -181,7 +181,7 @@ func web(t *testing.T, client *http.Client, url, contentType, body string, field
 	a.header = response.Header
 	if strings.Contains(contentType, "-text") {
 		var decoded []byte
-		for len(b) > 0 { // each message is padded by itself
+		for len(b) > 0 { // each message has its own padding
 			group, err := base64.StdEncoding.DecodeString(string(b[:4]))
 			if err != nil {
 				t.Fatal(err)
@@ -202,7 +202,7 @@ func web(t *testing.T, client *http.Client, url, contentType, body string, field
 	return a
 }
 
-// gRPC-Web, as binary and as text, by HTTP/1.1 and HTTP/2, has its trailer behind the messages.
+// A gRPC-Web response has its trailer after the messages, in the binary and the text format, over HTTP/1.1 and HTTP/2.
 func TestWeb(t *testing.T) {
 	g := grpcfilo.New()
 	testpb.RegisterTestServiceServer(g, service{
@@ -271,8 +271,8 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// FuzzRequest sends any body to a unary method and to a stream, by each format: each is answered with a status, and messages that were
-// received are the ones that were sent.
+// FuzzRequest sends arbitrary bodies to a unary method and to a stream, in each format of gRPC-Web. The HTTP status of each answer is 200. In the
+// binary format, the answer consists of whole messages, and a trailer is the last of them and contains the gRPC status.
 func FuzzRequest(f *testing.F) {
 	f.Add(request(f, "hello"), uint8(0))
 	f.Add(frame(1, "x")+frame(0, ""), uint8(4))
@@ -315,7 +315,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// Where only the handler can read the request, messages that have gathered are sent before it waits for the client.
+// Over HTTP/1.1 only the handler's goroutine can read the request, so gathered messages are sent before it waits for the client.
 func TestMessagesLeaveBeforeLockedReads(t *testing.T) {
 	const messages = 3
 	g := grpcfilo.New()

@@ -25,9 +25,9 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// polite sends requests by a connection of its own until the function that it returns is called, which reports how many were answered. Each
-// must be answered, whatever others do. Only a request that takes a large part of the server's time-outs, because the machine is busy, may
-// fail, and is followed by another one.
+// polite sends requests on a separate connection until stop is called, which returns how many were answered. Each request must be answered,
+// whatever attackers do. There is one exception: a request that takes a large part of the server's time-outs, because the machine is busy,
+// may fail, and is followed by another request.
 func (s *server) polite(t testing.TB) (stop func() int) {
 	client, quit, first, done := s.client(t), make(chan struct{}), make(chan struct{}), make(chan int)
 	slow := cmp.Or(s.config.ReadTimeout, 2*filotest.Bound) / 2
@@ -42,7 +42,7 @@ func (s *server) polite(t testing.TB) (stop func() int) {
 					close(first)
 				}
 				answered = time.Now()
-			case time.Since(last) < slow || time.Since(answered) > 3*filotest.Bound: // since the request before: a pause may have ended the connection
+			case time.Since(last) < slow || time.Since(answered) > 3*filotest.Bound: // last is when the previous request began; a pause may end the connection
 				t.Errorf("the polite client's request %d: %v", n, err)
 				return
 			}
@@ -57,7 +57,7 @@ func (s *server) polite(t testing.TB) (stop func() int) {
 		}
 	}()
 	select {
-	case <-first: // it is there before the attackers
+	case <-first: // the polite client is connected before the attack begins
 	case <-done:
 		t.FailNow()
 	}
@@ -67,7 +67,7 @@ func (s *server) polite(t testing.TB) (stop func() int) {
 	}
 }
 
-// politely sends one of the polite client's requests.
+// politely sends one request of the polite client.
 func (s *server) politely(client *http.Client) error {
 	r, err := s.try(client, "POST", "/echo", "polite")
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *server) politely(client *http.Client) error {
 	return nil
 }
 
-// halfHeads opens requests whose heads don't end, as far as the server lets the connection.
+// halfHeads opens requests with incomplete heads, as many as the server allows.
 func halfHeads(q *quic.Conn) (heads []*quic.Stream) {
 	for len(heads) < 24 {
 		stream, err := q.OpenStreamSync(q.Context())
@@ -94,7 +94,7 @@ func halfHeads(q *quic.Conn) (heads []*quic.Stream) {
 	return heads
 }
 
-// entered gets a value when the handler of /wait runs.
+// entered receives a value when the handler of /wait runs.
 var entered = make(chan struct{}, 1000)
 
 // abused is the server under attack.
@@ -111,12 +111,12 @@ func abused() *filo.Server {
 	}
 }
 
-// impatient gives the server short time-outs, for attacks that take time. Handshakes have ReadHeaderTimeout, too.
+// impatient gives the server short time-outs, for attacks that take time. ReadHeaderTimeout also limits handshakes.
 func impatient(s *filo.Server) {
 	s.ReadHeaderTimeout, s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = 4*time.Second, time.Second, time.Second, 4*time.Second
 }
 
-// code returns the code with which the server has ended a connection, 0 if it hasn't by an error of HTTP/3.
+// code returns the HTTP/3 error code with which the server has ended a connection, or 0 if the connection ended in another way.
 func code(err error) quic.ApplicationErrorCode {
 	var e *quic.ApplicationError
 	if errors.As(err, &e) && e.Remote {
@@ -125,7 +125,7 @@ func code(err error) quic.ApplicationErrorCode {
 	return 0
 }
 
-// awaitEnd waits for a connection's end by the server.
+// awaitEnd waits until the server has ended a connection, with the wanted code.
 func awaitEnd(t testing.TB, q *quic.Conn, want quic.ApplicationErrorCode) {
 	t.Helper()
 	filotest.Recv(t, q.Context().Done(), "the connection's end")
@@ -134,7 +134,7 @@ func awaitEnd(t testing.TB, q *quic.Conn, want quic.ApplicationErrorCode) {
 	}
 }
 
-// Each attack meets its limit, and a polite client beside it gets all its answers.
+// A limit stops each attack, and a polite client gets all its answers during the attack.
 func TestAbuse(t *testing.T) {
 	bomb := frame(1, append([]byte{0, 0}, bytes.Repeat([]byte{0xd1, 0xff, 0x16}, 3000)...)) // thousands of fields from the static table
 	for _, each := range []struct {
@@ -270,7 +270,7 @@ func TestAbuse(t *testing.T) {
 				open(t, q, head("GET", "/large")).Close()
 			}
 			filotest.Await(t, "the handlers' end", func() bool { return s.config.Stats().RequestsCarried <= 1 && s.config.Stats().Requests[2] >= 20 })
-			awaitEnd(t, q, 0x100) // it has no request any more
+			awaitEnd(t, q, 0x100) // the connection has no requests any more
 		}},
 		{"more requests than may be open", func(c *filo.Server) { c.HTTP2.MaxConcurrentStreams = 5 }, func(t *testing.T, s *server) {
 			q := s.raw(t, nil)
@@ -284,7 +284,7 @@ func TestAbuse(t *testing.T) {
 		}},
 		{"more connections than one address may have", func(c *filo.Server) { c.MaxConnsPerIP = 4 }, func(t *testing.T, s *server) {
 			var conns []*quic.Conn
-			for range 3 { // besides the polite client's
+			for range 3 { // in addition to the polite client's connection
 				q := s.raw(t, nil)
 				open(t, q, head("GET", "/wait"))
 				conns = append(conns, q)
@@ -307,7 +307,7 @@ func TestAbuse(t *testing.T) {
 		{"connections over MaxConns", func(c *filo.Server) { c.MaxConns, c.IdleTimeout, c.ReadHeaderTimeout = 20, time.Hour, time.Hour }, func(t *testing.T, s *server) {
 			var idle []*quic.Conn
 			for range 60 {
-				idle = append(idle, s.raw(t, nil)) // idle ones make room
+				idle = append(idle, s.raw(t, nil)) // idle connections are closed to make room
 			}
 			filotest.Await(t, "the ends of connections", func() bool {
 				open := 0
@@ -347,7 +347,7 @@ func TestAbuse(t *testing.T) {
 	}
 }
 
-// When an address has half of its connections, a new client must show by a Retry that the address is its own.
+// When an address has half of the connections that it may have, a new client must validate the address by a Retry.
 func TestRetry(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers, MaxConnsPerIP: 4}, nil)
 	for i, want := range []bool{false, false, true, true} {
@@ -378,7 +378,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// retries counts the Retry packets of version 1 that come (RFC 9000, section 17.2.5).
+// retries counts the received Retry packets of QUIC version 1 (RFC 9000, section 17.2.5).
 type retries struct {
 	net.PacketConn
 	n atomic.Int32
@@ -392,7 +392,7 @@ func (r *retries) ReadFrom(p []byte) (n int, addr net.Addr, err error) {
 	return n, addr, err
 }
 
-// A connection may have so many requests, and is then told to leave. None is lost.
+// After MaxRequestsPerConn requests, a connection gets GOAWAY. No request is lost.
 func TestMaxRequestsPerConn(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, c.RemoteAddr().String()) }, MaxRequestsPerConn: 3}, nil)
 	q := s.raw(t, nil)
@@ -412,7 +412,7 @@ func TestMaxRequestsPerConn(t *testing.T) {
 	}
 }
 
-// A handler's own deadlines hold, and a slow client that takes something all the time gets its whole answer.
+// A handler's own deadlines apply. A slow client that keeps reading gets its whole answer.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	const writeTimeout = 4 * time.Second
@@ -447,7 +447,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// When all is over, no goroutine is left.
+// When all servers and clients have ended, no goroutine is left.
 func TestNothingIsLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("served", func(t *testing.T) {
@@ -459,7 +459,7 @@ func TestNothingIsLeft(t *testing.T) {
 	filotest.Await(t, "the goroutines' end", func() bool { return runtime.NumGoroutine() <= before+2 })
 }
 
-// A connection has memory for a few heads that aren't whole, and for no more of them than has come. Its further requests wait.
+// A connection uses memory for only a few incomplete heads, and only for the bytes that have arrived. Its further requests wait.
 func TestHalfHeads(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers, MaxHeaderBytes: 8 << 20}, nil)
 	q := s.raw(t, nil)
@@ -487,7 +487,7 @@ func TestHalfHeads(t *testing.T) {
 	}
 }
 
-// A handler that goes on when its client has left counts against MaxConcurrentStreams.
+// A handler that continues after its client has cancelled the request counts against MaxConcurrentStreams.
 func TestHandlersThatGoOn(t *testing.T) {
 	begun, stuck, quit := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -515,7 +515,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 		stream.CancelRead(0x10c)
 		filotest.Recv(t, stuck, "the end of reading and writing")
 	}
-	for range 5 { // the server's leave for further requests would come meanwhile
+	for range 5 { // during these requests, permission for further streams would arrive
 		stream := open(t, q, asks("GET", "/text"))
 		stream.Close()
 		if got := outcome(t, stream); got != hello {
@@ -528,7 +528,7 @@ func TestHandlersThatGoOn(t *testing.T) {
 	}
 }
 
-// A connection that ends with a running request leaves no memory behind, whatever IdleTimeout is.
+// The memory of a connection that ends during a request is freed, whatever IdleTimeout is.
 func TestEndedConnIsFreed(t *testing.T) {
 	state := make(chan weak.Pointer[tls.ConnectionState], 1)
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -546,7 +546,7 @@ func TestEndedConnIsFreed(t *testing.T) {
 	})
 }
 
-// One-way streams without a purpose are glitches.
+// One-way streams of unknown kinds are glitches.
 func TestManyOneWayStreams(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers, HTTP2: filo.HTTP2Options{MaxGlitches: 50}}, nil)
 	q := s.raw(t, nil)

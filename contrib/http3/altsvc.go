@@ -6,9 +6,9 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// AltSvc returns middleware that tells clients of HTTP/1.1 and HTTP/2 over TLS that the same host serves HTTP/3 on this UDP port, by the field
-// Alt-Svc (RFC 7838). Clients remember it for a day. Once the server shuts down, the field says "clear", so that they come back over TCP.
-// Use it around all handlers, and only where Serve serves that port.
+// AltSvc returns middleware that tells HTTP/1.1 and HTTP/2 clients over TLS that the same host serves HTTP/3 on this UDP port. It sets the field
+// Alt-Svc (RFC 7838), which clients remember for a day. Once the server shuts down, the field's value is "clear", so that clients come back over
+// TCP. Use AltSvc for all handlers, and only if Serve serves that port.
 func AltSvc(port int) filo.Middleware {
 	if port <= 0 || port > 65535 {
 		panic(fmt.Sprintf("http3filo: AltSvc with the port %d", port))

@@ -25,17 +25,17 @@ import (
 const (
 	// manyHandshakes is how many handshakes may run before further clients must validate their addresses.
 	manyHandshakes = 64
-	// connSlack is by how many connections MaxConns may be exceeded while idle connections that make room are about to end.
+	// connSlack is by how many connections MaxConns may be exceeded while idle connections are being closed to make room.
 	connSlack = 16
-	// shedLooks is how many connections are looked at to find one that has been idle for long.
+	// shedLooks is how many connections shedLocked examines.
 	shedLooks = 64
-	// A connection that was told to leave, and whose client doesn't close it, stays for leaveTime and four round trips after its last
-	// answer, and for leaveMost at most: packets may have to be sent again.
+	// After GOAWAY the client should close the connection. If it doesn't, the server does: leaveTime and four round trips after the last
+	// answer, so that lost packets can be sent again, but not later than leaveMost after it.
 	leaveTime, leaveMost = 200 * time.Millisecond, 2 * time.Second
 	// forever is for timers without a limit.
 	forever = 100 * 365 * 24 * time.Hour
-	// maxHeads is how many requests of a connection may be without a whole head. Further ones wait in QUIC's windows, so that the memory for
-	// heads that don't end depends on the connections and not on the requests.
+	// maxHeads is how many requests of a connection may have an incomplete head. Further requests wait in QUIC's flow-control windows. So the
+	// memory for incomplete heads is bounded for each connection, however many requests it has.
 	maxHeads = 16
 )
 
@@ -47,7 +47,7 @@ type listener struct {
 	logger           *slog.Logger
 	limits           filo.Limits
 	reading, writing pace.Limits
-	headBytes        int                // how large a head may be
+	headBytes        int                // the maximum size of a head
 	glitches         http2.GlitchLimits // how many requests a client may cancel
 	draining         atomic.Bool
 	clock            clock.Coarse
@@ -55,7 +55,7 @@ type listener struct {
 	windows          atomic.Int64 // by how many bytes the connections' windows have grown
 
 	mu         sync.Mutex
-	conns      map[*conn]struct{} // those in handshakes included; guarded by mu
+	conns      map[*conn]struct{} // all connections, including those in handshakes; guarded by mu
 	handshakes int                // guarded by mu
 	clients    census.Conns       // guarded by mu
 	empty      chan struct{}      // closed when the last connection ends; nil if nobody waits; guarded by mu
@@ -69,7 +69,7 @@ func newListener(s *filo.Server) *listener {
 	}
 	l.glitches.Burst = cmp.Or(s.HTTP2.MaxGlitches, l.glitches.Burst)
 	if l.headBytes < 0 {
-		l.headBytes = 1 << 20 // all of the head is in memory
+		l.headBytes = 1 << 20 // a bound even if the server has none, since the whole head is in memory
 	}
 	rate := cmp.Or(s.MinTransferRate, filo.DefaultMinTransferRate)
 	l.reading = pace.Limits{Grace: cmp.Or(l.limits.ReadTimeout, -1), Rate: rate}
@@ -77,7 +77,7 @@ func newListener(s *filo.Server) *listener {
 	return l
 }
 
-// enter counts a connection from its first packet on, or returns why it is refused.
+// enter counts a connection as soon as its first packet has arrived. If the connection must be refused, enter returns an error.
 func (l *listener) enter(c *conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *listener) enter(c *conn) error {
 	return nil
 }
 
-// leave undoes enter: the connection is over.
+// leave undoes enter when the connection has ended.
 func (l *listener) leave(c *conn) {
 	l.windows.Add(-c.widened.Load())
 	l.counts.Conns.Add(-1)
@@ -124,7 +124,7 @@ func (l *listener) establishedLocked(c *conn) {
 	}
 }
 
-// established records that a connection's handshake is over. It may be silent at first for as long as a head may take.
+// established records that a connection's handshake has ended. The client must begin its first request within ReadHeaderTimeout.
 func (l *listener) established(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,8 @@ func (l *listener) established(c *conn) {
 	}
 }
 
-// widen reports whether a client may send more bytes ahead. The windows of all connections together grow by MaxBufferedBodies at most.
+// widen reports whether the connection's flow-control window may grow by more bytes. The windows of all connections together grow by
+// MaxBufferedBodies at most.
 func (c *conn) widen(more int64) bool {
 	l := c.listener
 	if most := l.limits.MaxBufferedBodies; l.windows.Add(more) > most && most > 0 {
@@ -147,8 +148,8 @@ func (c *conn) widen(more int64) bool {
 	return true
 }
 
-// shedLocked ends a connection without a request, to make room: the one that has been idle for longest, of those that it looks at. It reports
-// false if it finds none.
+// shedLocked makes room by closing an idle connection. It examines up to shedLooks connections, and closes the one that has been idle for the
+// longest time. It reports false if none of them is idle.
 func (l *listener) shedLocked() bool {
 	var found *conn
 	var first time.Time
@@ -186,7 +187,7 @@ func (l *listener) drain() {
 	l.mu.Unlock()
 	select {
 	case <-empty:
-	case <-time.After(l.limits.GracePeriod + leaveMost): // requests may take the GracePeriod, and their answers are on their way then
+	case <-time.After(l.limits.GracePeriod + leaveMost): // leaveMost is for answers that are still being sent when the GracePeriod ends
 		l.closeAll()
 		<-empty
 	}
@@ -206,9 +207,9 @@ func (l *listener) closeAll() {
 // conn is a connection of HTTP/3.
 type conn struct {
 	listener  *listener
-	client    netip.Addr // under which MaxConnsPerIP counts it
-	counted   bool       // by address
-	handshake bool       // it isn't over; guarded by the listener's mu
+	client    netip.Addr // the address for MaxConnsPerIP
+	counted   bool       // MaxConnsPerIP counts the connection
+	handshake bool       // the handshake hasn't ended; guarded by the listener's mu
 	widened   atomic.Int64
 
 	// Set before the first request.
@@ -217,26 +218,27 @@ type conn struct {
 	tls     tls.ConnectionState
 	local   net.Addr
 	timer   *time.Timer   // calls expire
-	heads   chan struct{} // has a value for each request without a whole head
+	heads   chan struct{} // has a value for each request whose head is incomplete
 
 	mu       sync.Mutex
-	running  int            // open requests, those without a whole head included; guarded by mu
-	requests int            // so far; guarded by mu
-	leaving  bool           // the client was told that no further request is answered; guarded by mu
-	ends     bool           // it ends to make room, or has ended; guarded by mu
+	running  int            // open requests, including those with incomplete heads; guarded by mu
+	requests int            // all requests since the connection began; guarded by mu
+	leaving  bool           // GOAWAY was sent, so no further request is answered; guarded by mu
+	ends     bool           // the connection is being closed to make room, or has ended; guarded by mu
 	idle     time.Time      // when the last request ended; guarded by mu
-	earned   http2.Earned   // by whole answers; guarded by mu
+	earned   http2.Earned   // how many cancellations the client has earned by receiving whole answers; guarded by mu
 	glitches http2.Glitches // guarded by mu
 }
 
-// idleSince returns since when the connection has had no request, and whether it has none.
+// idleSince reports whether the connection has no request, and since when it hasn't.
 func (c *conn) idleSince() (since time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.idle, c.running == 0 && !c.ends
 }
 
-// expire ends a connection that has been idle for too long: the client is told to leave first, since a request may be on its way.
+// expire handles the timer of a connection that has been idle for too long. It first sends GOAWAY, since a request may be on its way. When the timer
+// fires again, expire closes the connection.
 func (c *conn) expire() {
 	c.mu.Lock()
 	ends := c.running == 0 && c.leaving
@@ -248,7 +250,7 @@ func (c *conn) expire() {
 	}
 }
 
-// leave tells the client by GOAWAY how many of its requests are answered. The connection ends when they are.
+// leave sends GOAWAY, which tells the client which of its requests will be answered. The connection ends after these answers.
 func (c *conn) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,13 +258,13 @@ func (c *conn) leave() {
 		return
 	}
 	c.leaving = true
-	next := appendInt(nil, 4*uint64(c.requests)) // the number of the stream of the first request that isn't answered
+	next := appendInt(nil, 4*uint64(c.requests)) // the stream ID of the first request that won't be answered
 	go c.control.Write(append(appendFrame(nil, frameGoAway, len(next)), next...))
 	c.awaitEndLocked()
 }
 
-// awaitEndLocked sets the timer if the connection has no request: without the timer nothing would end it. The timer of a connection that has
-// ended stays off, since it would keep the connection's memory.
+// awaitEndLocked starts the timer if the connection has no request, since nothing else would end such a connection. If the connection has ended,
+// the timer stays off, since it would keep the connection's memory.
 func (c *conn) awaitEndLocked() {
 	switch {
 	case c.running > 0 || c.ends:
@@ -275,7 +277,7 @@ func (c *conn) awaitEndLocked() {
 
 func (c *conn) leaveTime() time.Duration { return min(leaveTime+4*c.roundTrip(), leaveMost) }
 
-// begin counts a request, and reports false if it isn't answered.
+// begin counts a request. It reports false if the request must be rejected, since the client was told to leave.
 func (c *conn) begin() bool {
 	most := c.listener.limits.MaxRequestsPerConn
 	c.mu.Lock()
@@ -295,7 +297,7 @@ func (c *conn) begin() bool {
 	return true
 }
 
-// end counts a request's end. whole says that the client has its answer, which allows another request to be cancelled.
+// end counts the end of a request. whole says that the whole answer was sent. For each whole answer, the client may cancel another request.
 func (c *conn) end(whole bool) {
 	c.listener.counts.Streams.Add(-1)
 	c.mu.Lock()
@@ -311,7 +313,8 @@ func (c *conn) end(whole bool) {
 	}
 }
 
-// charge counts what costs the client nothing: a request that it has cancelled, or a one-way stream without a purpose.
+// charge counts a glitch: a request without a whole answer, or a one-way stream of an unknown kind. A client with too many glitches loses its
+// connection, since they cost the client nothing.
 func (c *conn) charge() {
 	c.mu.Lock()
 	fault := c.glitches.Charge(c.earned.GiveUp(), c.listener.clock.Exact(), c.listener.glitches)
@@ -325,11 +328,11 @@ func (c *conn) charge() {
 func (c *conn) handle(s *stream) {
 	whole := false
 	defer func() {
-		if p := recover(); p != nil { // what panicked isn't a handler: filo answers their panics
+		if p := recover(); p != nil { // a fault of this package: filo itself recovers the panics of handlers
 			c.listener.logger.Error("panic in a request of HTTP/3", "panic", p, "stack", string(debug.Stack()))
 		}
 		c.end(whole)
-		s.ReleaseStreamCredit() // not earlier: a handler may go on when its client has left
+		s.ReleaseStreamCredit() // not earlier: the handler may have continued after the client had cancelled the request
 	}()
 	whole = c.serve(s)
 }
@@ -356,7 +359,7 @@ func (c *conn) readOneWay(in *bufio.Reader, seen *[4]atomic.Bool) closeCode {
 	return errClosedCritical
 }
 
-// readControl reads the control stream. It returns when that ends, or has a fault.
+// readControl reads the control stream. It returns when the stream ends, or the client breaks the protocol.
 func readControl(in *bufio.Reader) error {
 	kind, length, err := readFrame(in)
 	if err == nil && kind != frameSettings {
@@ -382,7 +385,7 @@ func readControl(in *bufio.Reader) error {
 				maxPush = id
 			case kind == frameGoAway && id <= goAway:
 				goAway = id
-			default: // there was no push that could be cancelled
+			default: // CANCEL_PUSH, although the server never pushes; a lower MAX_PUSH_ID; or a higher GOAWAY
 				err = errID
 			}
 		}
@@ -390,8 +393,8 @@ func readControl(in *bufio.Reader) error {
 	return err
 }
 
-// readQPACK reads the instructions of the client's encoder or decoder. None can be about the dynamic table, which has no room (RFC 9204,
-// section 4).
+// readQPACK reads the instructions of the client's encoder or decoder. Instructions about entries of the dynamic table are invalid, since its
+// capacity is 0 (RFC 9204, section 4).
 func readQPACK(in *bufio.Reader, encoder bool) error {
 	for {
 		b, err := in.ReadByte()

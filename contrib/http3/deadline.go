@@ -7,22 +7,22 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// deadline limits the waits of one direction of a stream. With a deadline of its own, QUIC's stream would read the clock for each packet and start
-// a timer for each wait. So the stream has none until a wait must end. The timer that ends the wait is rarely set: a later limit leaves it alone,
-// and it is set again when it fires.
+// deadline limits how long reads or writes of a stream wait. A deadline of the QUIC stream itself would make quic-go read the clock for each packet
+// and start a timer for each wait. So deadline uses a timer of its own, and sets the stream's deadline only when a wait must end. The timer is
+// rarely set: if the limit moves to a later time, the timer stays, and is set again when it fires.
 type deadline struct {
 	clock *clock.Coarse
 	set   func(time.Time) error // sets the stream's deadline
 
 	mu    sync.Mutex
-	until clock.Time  // what the handler has set, or 0; guarded by mu
+	until clock.Time  // the deadline that the handler has set, or 0; guarded by mu
 	due   clock.Time  // when the latest wait must end, or 0; guarded by mu
 	isSet bool        // the stream has a deadline; guarded by mu
 	timer *time.Timer // calls ring; guarded by mu
 	rings clock.Time  // when the timer fires, or 0; guarded by mu
 }
 
-// begin begins a wait that must end when due comes, or when the handler's own deadline does. 0 is no limit.
+// begin begins a wait that must end at due or at the handler's own deadline, whichever is earlier. A due of 0 is no limit.
 func (d *deadline) begin(due, now clock.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,7 +53,7 @@ func (d *deadline) setNow(at time.Time) {
 	d.isSet = true
 }
 
-// stop ends the timer, which would keep the request's memory.
+// stop stops the timer, which would otherwise keep the request's memory.
 func (d *deadline) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +69,7 @@ func (d *deadline) ring() {
 	d.applyLocked(d.clock.Exact())
 }
 
-// applyLocked sets the stream's deadline if a limit has passed. Otherwise the timer fires when the next limit comes, or earlier.
+// applyLocked sets the stream's deadline if a limit has passed. Otherwise it makes sure that the timer fires not later than the next limit.
 func (d *deadline) applyLocked(now clock.Time) {
 	at := d.due
 	if d.until != 0 && (at == 0 || d.until < at) {

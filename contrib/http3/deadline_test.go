@@ -8,14 +8,14 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// A stream whose deadline passes ends the wait. Until then it has none.
+// The stream gets a deadline only when a wait must end. That deadline ends the wait.
 func TestDeadline(t *testing.T) {
 	const never = -1
 	type step struct {
 		at    int           // in seconds
-		begin time.Duration // a wait begins that may last so long; 0 is no limit
-		until int           // instead, the handler's deadline is set: in seconds; -1 for none, 0 for no change
-		stop  bool          // instead, the request ends
+		begin time.Duration // the limit of a wait that begins; 0 is no limit
+		until int           // if not 0, no wait begins, but the handler sets its deadline: in seconds, or -1 for none
+		stop  bool          // if set, no wait begins, but the request ends
 	}
 	for _, test := range []struct {
 		name  string
@@ -81,7 +81,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A deadline that has ended a wait doesn't end the next one. The timer isn't set again for a later limit, but fires and is set then.
+// A deadline that has ended a wait doesn't end the next wait. If the limit moves to a later time, the timer isn't reset at once, but when it fires.
 func TestDeadlineBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sets []time.Time

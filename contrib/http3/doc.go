@@ -1,4 +1,4 @@
-// Package http3filo serves HTTP/3 with filo, by github.com/quic-go/quic-go: the same handlers on the same port, by UDP.
+// Package http3filo serves HTTP/3 with filo and github.com/quic-go/quic-go: the same handlers, on the same port number, but over UDP.
 //
 //	go get github.com/filohttp/filo/contrib/http3@latest
 //
@@ -10,24 +10,25 @@
 //	err := s.RunTLS(ctx, ":443", "", "")
 //	<-served // the last clients of HTTP/3 have left
 //
-// Serve takes the certificates from Server.TLSConfig alone, with GetConfigForClient and the client certificates that it demands. AltSvc tells
-// clients of HTTP/1.1 and HTTP/2 that there is HTTP/3. docs/HTTP3.md says when it helps, what is different, and how restarts
-// and balancers go with it.
+// Serve takes its certificates only from Server.TLSConfig. GetConfigForClient and the configuration's demands for client certificates work as
+// well. AltSvc tells HTTP/1.1 and HTTP/2 clients that the server speaks HTTP/3. docs/HTTP3.md describes when HTTP/3 helps, how it differs, and
+// how it works with restarts and load balancers.
 //
 // # Limits
 //
 // MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (requests without a whole answer, one-way streams
-// of unknown kinds), HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs hold as over
-// HTTP/2. The connections of both protocols are counted apart. Concurrency, Queue and Stats have the requests of all protocols.
-// Stats().ConnsHTTP3 and StreamsHTTP3 are how many connections and requests of HTTP/3 are open.
+// of unknown kinds), HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs work as over
+// HTTP/2. Limits of connections apply to HTTP/3 connections separately from TCP connections. Concurrency, Queue and Stats cover the requests of
+// all protocols. Stats().ConnsHTTP3 and StreamsHTTP3 are the numbers of open HTTP/3 connections and requests.
 //
-// Beyond 64 handshakes, at three quarters of MaxConns, and at half of MaxConnsPerIP, a new client must first show by a Retry that its address
-// is its own. 0-RTT is off, since an attacker can send its requests again. WebSockets and Ctx.Hijack need HTTP/1.1 or HTTP/2.
+// While 64 handshakes are running, or from three quarters of MaxConns or half of MaxConnsPerIP on, the server answers new clients with a Retry, by
+// which they must validate their addresses. 0-RTT is off, since attackers can replay such requests. WebSockets and Ctx.Hijack need HTTP/1.1 or
+// HTTP/2.
 //
 // # The end
 //
-// When the server shuts down, clients get GOAWAY, and AltSvc says "clear". Running requests finish. Requests that were on their way are
-// rejected in a way that lets the client send them again. Then the connections end, and at last Serve returns.
+// When the server shuts down, it sends GOAWAY to clients, and AltSvc sends "clear". Running requests finish. Requests that arrive later are
+// rejected with an error code that allows the client to send them again elsewhere. Then the connections end, and finally Serve returns.
 //
 // # Versions
 //

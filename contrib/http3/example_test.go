@@ -15,7 +15,7 @@ import (
 	"github.com/filohttp/filo/contrib/http3"
 )
 
-// The same handler by HTTP/2 and by HTTP/3, on the same port.
+// One handler serves HTTP/2 and HTTP/3 on the same port.
 func Example() {
 	certified := httptest.NewTLSServer(nil) // for its certificate
 	defer certified.Close()

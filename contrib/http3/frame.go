@@ -29,14 +29,14 @@ const (
 const (
 	// settingMaxFields is the identifier of SETTINGS_MAX_FIELD_SECTION_SIZE.
 	settingMaxFields = 6
-	// http2Settings has a bit for each identifier that only HTTP/2 has (RFC 9114, section 7.2.4.1).
+	// http2Settings has a bit for each identifier of HTTP/2 that is forbidden in HTTP/3 (RFC 9114, section 7.2.4.1).
 	http2Settings = 1<<0 | 1<<2 | 1<<3 | 1<<4 | 1<<5
 	// maxSettings is how many bytes of settings a client may send.
 	maxSettings = 4 << 10
 )
 
-// onRequests and onControl have a bit for each type below 64 that has no place on a request's stream or on the client's control stream, behind
-// SETTINGS. The types that only HTTP/2 has have no place anywhere (RFC 9114, section 11.2.1).
+// onRequests has a bit for each frame type below 64 that is forbidden on a request's stream. onControl has a bit for each type that is forbidden
+// on the client's control stream after the first SETTINGS. Frame types that only HTTP/2 has are forbidden on both (RFC 9114, section 11.2.1).
 const (
 	http2Frames = 1<<2 | 1<<6 | 1<<8 | 1<<9
 	onRequests  = http2Frames | 1<<frameCancel | 1<<frameSettings | 1<<5 | 1<<frameGoAway | 1<<frameMaxPush
@@ -45,7 +45,7 @@ const (
 
 func (t frameType) in(set uint64) bool { return t < 64 && set&(1<<t) != 0 }
 
-// readFrame reads the beginning of a frame. The error is io.EOF at the stream's end.
+// readFrame reads a frame's type and length. The error is io.EOF if the stream ends before the frame.
 func readFrame(in *bufio.Reader) (kind frameType, length uint64, err error) {
 	first, err := readInt(in)
 	if err != nil {
@@ -55,7 +55,7 @@ func readFrame(in *bufio.Reader) (kind frameType, length uint64, err error) {
 	return frameType(first), length, cutOff(err)
 }
 
-// readInt reads an integer (RFC 9000, section 16).
+// readInt reads a variable-length integer (RFC 9000, section 16).
 func readInt(in *bufio.Reader) (v uint64, err error) {
 	first, err := in.ReadByte()
 	if err != nil {
@@ -72,7 +72,7 @@ func readInt(in *bufio.Reader) (v uint64, err error) {
 	return v, nil
 }
 
-// readID reads the content of a frame that has one integer.
+// readID reads the content of a frame that consists of one integer.
 func readID(in *bufio.Reader, length uint64) (uint64, error) {
 	if length == 0 {
 		return 0, errBadFrame
@@ -84,7 +84,7 @@ func readID(in *bufio.Reader, length uint64) (uint64, error) {
 	return id, cutOff(err)
 }
 
-// readSettings reads the content of SETTINGS. The values are about what this server doesn't use.
+// readSettings reads and checks the content of SETTINGS. It ignores the values, which are about features that this server doesn't use.
 func readSettings(in *bufio.Reader, length uint64) error {
 	if length > maxSettings {
 		return errExcessiveLoad
@@ -108,7 +108,7 @@ func readSettings(in *bufio.Reader, length uint64) error {
 	}
 }
 
-// skip reads the content of a frame.
+// skip reads and discards the content of a frame.
 func skip(in *bufio.Reader, length uint64) error {
 	_, err := io.CopyN(io.Discard, in, int64(length))
 	return cutOff(err)
@@ -122,12 +122,12 @@ func cutOff(err error) error {
 	return err
 }
 
-// appendFrame appends the beginning of a frame.
+// appendFrame appends a frame's type and length.
 func appendFrame(b []byte, kind frameType, length int) []byte {
 	return appendInt(appendInt(b, uint64(kind)), uint64(length))
 }
 
-// appendInt appends an integer.
+// appendInt appends a variable-length integer.
 func appendInt(b []byte, v uint64) []byte {
 	switch {
 	case v < 1<<6:

@@ -9,8 +9,8 @@ import (
 	"github.com/filohttp/filo"
 )
 
-// Whatever a client sends on a request's stream, it gets an answer, a reset, or one of the connection errors for what breaks the rules. The
-// server goes on.
+// Whatever bytes a client sends on a request's stream, it gets an answer, a reset, or a connection error for a violation of the protocol. The
+// server continues to work.
 func FuzzRequest(f *testing.F) {
 	for _, each := range requests {
 		f.Add(each.bytes)
@@ -19,7 +19,7 @@ func FuzzRequest(f *testing.F) {
 	q, polite := s.raw(f, nil), s.raw(f, nil)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 60<<10 {
-			return // more than a window, which the server needn't open
+			return // more than the stream's initial window, which the server needn't extend
 		}
 		if q.Context().Err() != nil {
 			var err error

@@ -19,7 +19,7 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// server serves the same handler by TCP, with TLS, and by UDP on the same port.
+// server serves one handler over TCP, with TLS, and over UDP on the same port.
 type server struct {
 	*filotest.Server
 	config *filo.Server
@@ -50,7 +50,7 @@ func serve(t testing.TB, config *filo.Server, wrap func(net.PacketConn) net.Pack
 	return s
 }
 
-// client returns a client of HTTP/3 with a connection of its own. Each change may change the configuration of TLS.
+// client returns an HTTP/3 client with a separate connection. The functions in changes may modify its TLS configuration.
 func (s *server) client(t testing.TB, changes ...func(*tls.Config)) *http.Client {
 	t.Helper()
 	config := filotest.ClientTLS()
@@ -89,7 +89,7 @@ func (s *server) try(c *http.Client, method, path, body string) (*http.Response,
 	return c.Do(request)
 }
 
-// raw returns a connection of QUIC whose streams the test writes itself. It has sent its SETTINGS.
+// raw returns a QUIC connection on which the test writes the bytes of streams itself. SETTINGS have already been sent.
 func (s *server) raw(t testing.TB, config *quic.Config) *quic.Conn {
 	t.Helper()
 	q, err := s.dial(t.Context(), config)
@@ -105,7 +105,7 @@ func (s *server) raw(t testing.TB, config *quic.Config) *quic.Conn {
 	return q
 }
 
-// patient gives a client's configuration of QUIC time-outs that no busy machine reaches.
+// patient sets time-outs in a client's QUIC configuration that are long enough for a busy machine.
 func patient(config *quic.Config) *quic.Config {
 	if config == nil {
 		config = new(quic.Config)
@@ -136,7 +136,7 @@ func open(t testing.TB, q *quic.Conn, b []byte) *quic.Stream {
 	return s
 }
 
-// frame returns a frame of HTTP/3.
+// frame returns an HTTP/3 frame.
 func frame(kind byte, content []byte) []byte {
 	b := []byte{kind, 0x80, 0, byte(len(content) >> 8), byte(len(content))}
 	return append(b, content...)
@@ -163,7 +163,7 @@ func head(method, path string, fields ...string) []byte {
 	literal(":method", method)
 	literal(":scheme", "https")
 	literal(":authority", "filo.test")
-	block = append(block, 0x51, byte(len(path))) // :path by the static table
+	block = append(block, 0x51, byte(len(path))) // refers to :path in the static table
 	block = append(block, path...)
 	for i := 0; i < len(fields); i += 2 {
 		literal(fields[i], fields[i+1])

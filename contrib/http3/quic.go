@@ -19,15 +19,15 @@ import (
 	"github.com/filohttp/filo/internal/census"
 )
 
-// This file alone names the QUIC package.
+// Only this file uses the QUIC package directly.
 
 const (
-	// firstWindow is how many bytes a client may send ahead on a stream at first, and defaultWindow the default of the limit up to which that
-	// grows: both as over HTTP/2.
+	// firstWindow is a stream's initial flow-control window, in bytes, and defaultWindow the default of the maximum window. Both are the same as
+	// over HTTP/2.
 	firstWindow, defaultWindow = 64 << 10, 4 << 20
-	// uniStreams is how many one-way streams a client may have open: the control stream, two of QPACK, and some of kinds that are unknown here.
+	// uniStreams is how many one-way streams a client may have open: the control stream, two QPACK streams, and some streams of unknown kinds.
 	uniStreams = 8
-	// vanishedAfter is how long no packet may come from a client. After half of that it is asked whether it is there.
+	// vanishedAfter is the time without any packet from a client after which its connection ends. After half of it, QUIC pings the client.
 	vanishedAfter = 60 * time.Second
 
 	errNone            = closeCode(http3.ErrCodeNoError)
@@ -48,7 +48,7 @@ const (
 
 var errNoCertificate = errors.New("http3filo: Server.TLSConfig has neither Certificates nor GetCertificate nor GetConfigForClient")
 
-// closeCode is why a connection ends. As an error it is a fault of the client.
+// closeCode is the error code with which a connection is closed. A closeCode that is returned as an error means that the client broke the protocol.
 type closeCode quic.ApplicationErrorCode
 
 // Error implements error.
@@ -69,11 +69,11 @@ func ListenAndServe(s *filo.Server, addr string) error {
 	return Serve(s, packets)
 }
 
-// Serve serves HTTP/3 on the datagrams of packets, with the server's Handler, limits and TLSConfig, which must have a certificate. It is called
-// beside the server's own methods, such as Run, which serve HTTP/1.1 and HTTP/2. It closes packets when it returns.
+// Serve serves HTTP/3 on a UDP socket, with the server's Handler, limits and TLSConfig, which must have a certificate. Call Serve in addition to a
+// method of the server, such as Run, that serves HTTP/1.1 and HTTP/2. Serve closes the socket when it returns.
 //
-// After Shutdown or Close of the server, Serve returns filo.ErrServerClosed when the last connection has ended, GracePeriod later at most.
-// Clients are told to leave (GOAWAY), and running requests finish. Wait for Serve before the program exits.
+// After Shutdown or Close of the server, clients get GOAWAY, and running requests finish. When the last connection has ended, Serve returns
+// filo.ErrServerClosed. That takes at most the GracePeriod and two seconds. Wait for Serve before the program exits.
 func Serve(s *filo.Server, packets net.PacketConn) error {
 	defer packets.Close()
 	config := s.TLSConfig
@@ -106,8 +106,7 @@ func Serve(s *filo.Server, packets net.PacketConn) error {
 	}
 }
 
-// quicConfig returns the configuration of the connections. Their client certificates have been checked before a request is read, since 0-RTT
-// is off.
+// quicConfig returns the configuration of the connections. It leaves 0-RTT off, so client certificates are verified before any request is read.
 func (l *listener) quicConfig() *quic.Config {
 	window := func(most int) uint64 {
 		if most <= 0 {
@@ -117,7 +116,7 @@ func (l *listener) quicConfig() *quic.Config {
 	}
 	options := &l.server.HTTP2
 	return &quic.Config{
-		HandshakeIdleTimeout: l.limits.ReadHeaderTimeout / 2, // QUIC gives a handshake twice this time
+		HandshakeIdleTimeout: l.limits.ReadHeaderTimeout / 2, // quic-go allows a handshake twice this time
 		MaxIdleTimeout:       vanishedAfter, KeepAlivePeriod: vanishedAfter / 2,
 		InitialStreamReceiveWindow: firstWindow, MaxStreamReceiveWindow: window(options.MaxStreamWindow),
 		InitialConnectionReceiveWindow: 2 * firstWindow, MaxConnectionReceiveWindow: max(window(options.MaxConnWindow), 2*firstWindow),
@@ -126,7 +125,8 @@ func (l *listener) quicConfig() *quic.Config {
 	}
 }
 
-// suspects reports whether a new client must first show, by a Retry, that its address is its own.
+// suspects reports whether a new client must first validate its address by a Retry, since attackers may be opening connections with forged
+// addresses.
 func (l *listener) suspects(addr net.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ type connKey struct{}
 
 func connOf(ctx context.Context) *conn { return ctx.Value(connKey{}).(*conn) }
 
-// admit counts a new connection, or refuses it. The context ends with the connection, also if the handshake fails.
+// admit counts a new connection, or refuses it. The context ends with the connection, even if its handshake fails.
 func (l *listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
 	c := &conn{listener: l, client: client(info.RemoteAddr), idle: time.Now(), heads: make(chan struct{}, maxHeads)}
 	if err := l.enter(c); err != nil {
@@ -149,11 +149,11 @@ func (l *listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Co
 	return context.WithValue(ctx, connKey{}, c), nil
 }
 
-// run serves a connection whose handshake is over, until it ends.
+// run serves a connection from the end of its handshake until it ends.
 func (c *conn) run(q *quic.Conn) {
 	c.quicConn, c.tls, c.local = q, q.ConnectionState().TLS, q.LocalAddr()
 	control, err := q.OpenUniStream()
-	if err != nil { // the client must allow three such streams (RFC 9114, section 6.2)
+	if err != nil { // the client's fault: it must allow at least three one-way streams (RFC 9114, section 6.2)
 		c.close(errStreamCreation)
 		return
 	}
@@ -208,13 +208,13 @@ func finish(s *stream) {
 	s.Close()
 }
 
-// reset cuts a request and its answer off.
+// reset aborts a request and its answer.
 func reset(s *stream, code quic.StreamErrorCode) {
 	s.CancelRead(code)
 	s.CancelWrite(code)
 }
 
-// fail ends a request that has failed with err, or its connection.
+// fail resets a request that has failed with err. If err is a closeCode, it also closes the connection.
 func (c *conn) fail(s *stream, err error) {
 	if ends, ok := err.(closeCode); ok {
 		c.close(ends)
@@ -229,7 +229,7 @@ func (c *conn) fail(s *stream, err error) {
 	reset(s, quic.StreamErrorCode(code))
 }
 
-// client returns the address under which MaxConnsPerIP counts a client.
+// client returns the address by which MaxConnsPerIP counts a client.
 func client(addr net.Addr) netip.Addr {
 	if udp, ok := addr.(*net.UDPAddr); ok {
 		return census.OfIP(udp.AddrPort().Addr())

@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	// maxUnsent is how many bytes of an answer are gathered, so that small answers are sent in one piece.
+	// maxUnsent is how many bytes of an answer are buffered, so that a small answer takes a single write.
 	maxUnsent = 4 << 10
-	// maxKept is the largest buffer for fields that is kept.
+	// maxKept is the capacity up to which buffers return to the pool.
 	maxKept = 64 << 10
 )
 
@@ -40,18 +40,18 @@ var (
 	errSlowBody   = &filo.HTTPError{Status: 408, Detail: "the request body arrived too slowly", Err: os.ErrDeadlineExceeded}
 )
 
-// request is a request and its answer: a hooks.Transport. Its reads and writes wait for the client as long as ReadHeaderTimeout, ReadTimeout,
-// WriteTimeout and MinTransferRate allow, which the stream's deadlines enforce.
+// request is a request and its answer. It implements hooks.Transport. The deadlines reads and writes limit how long it waits for the client, as
+// ReadHeaderTimeout, ReadTimeout, WriteTimeout and MinTransferRate demand.
 type request struct {
 	*buffers
 	conn   *conn
 	stream *stream
 
-	large   bool          // the head is far over its limit, and wasn't read
+	large   bool          // the head is much larger than its limit, so it wasn't read
 	expects bool          // the client waits for a 100 before it sends the body
 	left    uint64        // bytes of the content in the frame that is being read
-	content http2.Content // the length that the head has announced
-	read    error         // why the body has ended
+	content http2.Content // checks the length that the head has announced
+	read    error         // io.EOF at the end of the body, or the error that ended it; nil before
 	failed  error         // why the answer can't be sent, or must not be
 	limits  *http1.Limits // of the head, and of the trailer fields
 	trailer field.List
@@ -60,12 +60,12 @@ type request struct {
 	reads, writes    deadline
 }
 
-// buffers are what a request is decoded and its answer encoded with.
+// buffers are the buffers for decoding a request and encoding its answer. They are pooled.
 type buffers struct {
 	in      *bufio.Reader // reads the stream
 	text    []byte        // the request's head
 	fields  http2.Head
-	frame   []byte // the block of fields in the request
+	frame   []byte // an encoded block of fields of the request
 	unsent  []byte // the head and the first bytes of the answer's body
 	block   bytes.Buffer
 	encoder *qpack.Encoder // writes to block
@@ -77,7 +77,8 @@ var pool = sync.Pool{New: func() any {
 	return b
 }}
 
-// serve answers the request of a stream. It reports false if the answer isn't whole, such as when the client has cancelled the request.
+// serve answers the request of a stream. It reports false if it couldn't send the whole answer, for example because the client has cancelled the
+// request.
 func (c *conn) serve(s *stream) (whole bool) {
 	r := &request{
 		buffers: pool.Get().(*buffers), conn: c, stream: s,
@@ -113,7 +114,8 @@ func (c *conn) serve(s *stream) (whole bool) {
 	return true
 }
 
-// untilNow is a stream whose Read returns a deadline's error only if it has no bytes: a bufio.Reader would keep the error.
+// untilNow is a stream whose Read doesn't return the error of an expired deadline together with bytes. A bufio.Reader would store that error for the
+// next read, which may have a later deadline.
 type untilNow struct{ *stream }
 
 // Read implements io.Reader.
@@ -124,7 +126,7 @@ func (s untilNow) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// readHead reads the frame that must come first, with the fields of the head.
+// readHead reads the first frame of a request, which must contain the fields of the head.
 func (r *request) readHead() error {
 	kind, length, err := r.nextFrame()
 	switch {
@@ -132,14 +134,14 @@ func (r *request) readHead() error {
 		return err // io.EOF, too: there is no request
 	case kind != frameHeaders:
 		return errFrameUnexpected
-	case length > uint64(2*r.conn.listener.headBytes): // others get filo's own answer, by what they have
+	case length > uint64(2*r.conn.listener.headBytes): // filo itself refuses heads that are less oversized, based on their fields
 		r.large = true
 		return nil
 	}
 	return r.readBlock(length)
 }
 
-// nextFrame reads frames until one is known, and returns its type and length. The error is io.EOF if the stream ends instead.
+// nextFrame skips frames of unknown types, and returns the type and length of the next frame. The error is io.EOF if the stream ends before one.
 func (r *request) nextFrame() (kind frameType, length uint64, err error) {
 	for {
 		kind, length, err = readFrame(r.in)
@@ -155,7 +157,7 @@ func (r *request) nextFrame() (kind frameType, length uint64, err error) {
 	}
 }
 
-// readBlock reads a block of fields. Its memory grows with what has come, not by what the frame announces.
+// readBlock reads a block of fields. It allocates memory as the bytes arrive, since a client can announce a large frame and send nothing.
 func (r *request) readBlock(length uint64) error {
 	r.frame = r.frame[:0]
 	for have, end := 0, 0; end < int(length); have = end {
@@ -168,7 +170,7 @@ func (r *request) readBlock(length uint64) error {
 	return nil
 }
 
-// decode calls field for each field of the block. It reports true in over, and stops, if they take more bytes than allowed.
+// decode calls field for each field of the block. If the fields take more bytes than the limit (most), it stops and returns true in over.
 func (r *request) decode(most int, field func(name, value string)) (over bool, err error) {
 	next := new(qpack.Decoder).Decode(r.frame)
 	for {
@@ -203,7 +205,7 @@ func (r *request) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 		r.failed = errBadMessage
 	}
 	if r.failed != nil {
-		fault = http1.FaultFieldName // a 400 that isn't sent: the stream is reset
+		fault = http1.FaultFieldName // any fault with status 400 will do, since it isn't sent: the stream is reset
 	}
 	r.expects = framing.ExpectContinue
 	r.content.Begin(framing.Length)
@@ -214,7 +216,7 @@ func (r *request) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 	return b, framing.Length, fault
 }
 
-// isOver reports whether the client has ended the request behind its head.
+// isOver reports whether the client has ended the request right after its head.
 func (r *request) isOver() bool {
 	r.reads.setNow(clock.Past)
 	_, err := r.in.Peek(1)
@@ -256,7 +258,7 @@ func (r *request) readContent(p []byte) (n int, err error) {
 	return n, r.fails(cutOff(err))
 }
 
-// nextData goes on to the next frame of the body, or to its end.
+// nextData reads up to the next DATA frame, or to the end of the body.
 func (r *request) nextData() error {
 	kind, length, err := r.nextFrame()
 	switch {
@@ -299,7 +301,7 @@ func (r *request) readTrailer(length uint64) error {
 	return nil
 }
 
-// holdToLength counts n bytes of content, and fails if they aren't as many as the head has announced.
+// holdToLength counts n bytes of content. It fails if the content exceeds the length that the head has announced, or ends before it.
 func (r *request) holdToLength(n int64, ends bool) error {
 	if r.content.Receive(n, ends) != http2.NoFault {
 		return r.fails(errBadMessage)
@@ -307,7 +309,7 @@ func (r *request) holdToLength(n int64, ends bool) error {
 	return nil
 }
 
-// fails ends the body if err isn't nil. A fault that the client made is a reason to send no answer, either.
+// fails ends the body if err isn't nil, and returns err. If the client broke the protocol, fails also prevents an answer.
 func (r *request) fails(err error) error {
 	if err != nil {
 		r.read, r.left = err, 0
@@ -358,7 +360,7 @@ func (r *request) WriteTrailer(fields iter.Seq2[[]byte, []byte]) {
 	}
 }
 
-// addAll adds fields to the block, except those about a connection of HTTP/1.1 (RFC 9114, section 4.2).
+// addAll adds fields to the block, except HTTP/1.1's fields about the connection (RFC 9114, section 4.2).
 func (b *buffers) addAll(fields iter.Seq2[[]byte, []byte]) {
 	for name, value := range fields {
 		switch field.Lookup(name) {
@@ -370,7 +372,7 @@ func (b *buffers) addAll(fields iter.Seq2[[]byte, []byte]) {
 }
 
 func (b *buffers) add(name, value string) {
-	b.encoder.WriteField(qpack.HeaderField{Name: name, Value: value}) // a bytes.Buffer takes everything
+	b.encoder.WriteField(qpack.HeaderField{Name: name, Value: value}) // it can't fail: it writes to a bytes.Buffer
 }
 
 // endBlock puts the block's fields into a frame.
@@ -380,7 +382,7 @@ func (b *buffers) endBlock() {
 	b.encoder.Close()
 }
 
-// Write implements hooks.Transport. The bytes become a frame.
+// Write implements hooks.Transport. It sends p as one DATA frame.
 func (r *request) Write(p []byte) (int, error) {
 	r.unsent = appendFrame(r.unsent, frameData, len(p))
 	if len(r.unsent)+len(p) <= maxUnsent {
@@ -400,7 +402,7 @@ func (r *request) Flush() error {
 	return err
 }
 
-// send sends bytes. A client that takes a part before the deadline gets the time that it has earned by that.
+// send sends bytes. If the client has taken a part of them when the deadline passes, it gets the time that it has earned by that: see MinTransferRate.
 func (r *request) send(p []byte) (written int, err error) {
 	l := r.conn.listener
 	for written < len(p) && r.failed == nil {

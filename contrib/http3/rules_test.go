@@ -27,12 +27,12 @@ func fields(pairs ...string) []byte {
 	return frame(1, b.Bytes())
 }
 
-// asks returns the HEADERS frame of a request with these fields, too.
+// asks returns the HEADERS frame of a request, with more fields: alternating names and values.
 func asks(method, path string, more ...string) []byte {
 	return fields(append([]string{":method", method, ":scheme", "https", ":authority", "filo.test", ":path", path}, more...)...)
 }
 
-// outcome is how a request ends: "connection" or "stream" with a code, or the answer's statuses, body and trailer.
+// outcome describes how a request ends: "connection" or "stream" with an error code, or the answer's statuses, body and trailer.
 func outcome(t testing.TB, s io.Reader) string {
 	t.Helper()
 	b, err := io.ReadAll(s)
@@ -79,7 +79,7 @@ func outcome(t testing.TB, s io.Reader) string {
 	return strings.Join(got, " ")
 }
 
-// integer reads an integer (RFC 9000, section 16).
+// integer reads a variable-length integer (RFC 9000, section 16).
 func integer(t testing.TB, b []byte) (v uint64, rest []byte) {
 	t.Helper()
 	if len(b) == 0 || len(b) < 1<<(b[0]>>6) {
@@ -98,7 +98,8 @@ const (
 	hello                                        = "200 5 hello"
 )
 
-// requests are what a client may send on a request's stream, which ends then, and the outcomes: RFC 9114, sections 4, 7 and 10, and RFC 9204.
+// requests are the bytes that a client sends on a request's stream before it ends the stream, and the wanted outcomes. They test the rules of
+// RFC 9114, sections 4, 7 and 10, and of RFC 9204.
 var requests = []struct {
 	name  string
 	bytes []byte
@@ -173,7 +174,7 @@ var requests = []struct {
 	{"HEAD with a length", asks("HEAD", "/text", "content-length", "4"), badMessage},
 }
 
-// Each request has its outcome. What ends one request leaves the others of the connection alone.
+// Each request has the wanted outcome. A stream error ends only its own request, not the other requests of the connection.
 func TestRequestRules(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers}, nil)
 	q := s.raw(t, nil)
@@ -199,7 +200,7 @@ func TestRequestRules(t *testing.T) {
 	}
 }
 
-// The rules of one-way streams: RFC 9114, sections 6.2 and 7.2, and RFC 9204, section 4. The code 0 is of connections that go on.
+// One-way streams follow the rules of RFC 9114, sections 6.2 and 7.2, and of RFC 9204, section 4. The code 0 means that the connection continues.
 func TestOneWayRules(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers}, nil)
 	settings := []byte{0, 4, 0}
@@ -207,7 +208,7 @@ func TestOneWayRules(t *testing.T) {
 	for _, each := range []struct {
 		name    string
 		streams [][]byte
-		ends    bool // the last stream
+		ends    bool // the client ends the last stream
 		want    quic.ApplicationErrorCode
 	}{
 		{"settings", [][]byte{{0, 4, 5, 6, 0x40, 100, 1, 0}}, false, 0},
@@ -252,7 +253,7 @@ func TestOneWayRules(t *testing.T) {
 	}
 }
 
-// tryOneWay sends one-way streams, and then a request if the connection must go on.
+// tryOneWay sends one-way streams, and then a request if the connection must continue.
 func (s *server) tryOneWay(t *testing.T, streams [][]byte, ends bool, want quic.ApplicationErrorCode) {
 	q, err := s.dial(t.Context(), nil)
 	if err != nil {
@@ -279,7 +280,7 @@ func (s *server) tryOneWay(t *testing.T, streams [][]byte, ends bool, want quic.
 	}
 }
 
-// The answers of requests that go on, or are cancelled, and of handlers that fail.
+// The outcome is right for requests whose body doesn't end, for cancelled requests, and for handlers that fail.
 func TestAnswerRules(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		switch c.Path() {
@@ -304,7 +305,7 @@ func TestAnswerRules(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
-	// The client is told to stop when it has its answer.
+	// When the answer has been sent, the server tells the client to stop sending the body.
 	stream := open(t, q, append(asks("POST", "/text"), frame(0, []byte("x"))...))
 	if got := outcome(t, stream); got != hello {
 		t.Error(got)
@@ -314,7 +315,7 @@ func TestAnswerRules(t *testing.T) {
 	if err := context.Cause(stream.Context()); !errors.As(err, &stop) || !stop.Remote || stop.ErrorCode != 0x100 {
 		t.Errorf("the request was stopped by %v", err)
 	}
-	// The client waits for the handler to read the body.
+	// The client waits for a 100, which is sent when the handler reads the body.
 	stream = open(t, q, asks("POST", "/echo", "expect", "100-continue", "content-length", "1"))
 	b := make([]byte, 100)
 	n, err := stream.Read(b)
@@ -328,7 +329,7 @@ func TestAnswerRules(t *testing.T) {
 	}
 }
 
-// A head that is far too large gets its answer whatever request came before.
+// A head that is far too large is refused properly, whatever request was served with the same buffers before.
 func TestLargeHead(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers}, nil)
 	q := s.raw(t, nil)

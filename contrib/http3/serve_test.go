@@ -81,7 +81,7 @@ func answers(c *filo.Ctx) error {
 	return filo.Error(404, "")
 }
 
-// The same handler gives the same answers by HTTP/1.1 with and without loops' TLS, HTTP/2 and HTTP/3.
+// A handler's answers are the same over HTTP/1.1, over HTTP/2 with and without TLS, and over HTTP/3.
 func TestSameAnswers(t *testing.T) {
 	config := &filo.Server{Handler: answers, MaxBodyBytes: 2000}
 	s := serve(t, config, nil)
@@ -124,7 +124,7 @@ func TestSameAnswers(t *testing.T) {
 				t.Errorf("%s %s by %s: %s, %v", each.method, each.path, by.proto, r.Proto, err)
 			}
 			r.Header.Del("Date")
-			r.Header.Del("Connection") // says what the connection of HTTP/1.1 does
+			r.Header.Del("Connection") // only HTTP/1.1 has this field
 			got := fmt.Sprintf("%d %v %v %.40q %d", r.StatusCode, r.Header, r.Trailer, body, len(body))
 			if want == "" {
 				want = got
@@ -135,7 +135,7 @@ func TestSameAnswers(t *testing.T) {
 	}
 }
 
-// Handlers learn the protocol, the addresses, and that the length of a body which isn't there is 0.
+// Handlers get the right protocol and addresses. The length of a missing body is 0.
 func TestRequest(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		return c.Text(200, fmt.Sprintln(c.Request.Proto(), c.RemoteAddr() != nil, c.RemoteAddrPort().Addr(), c.LocalAddr(), c.TLS().NegotiatedProtocol))
@@ -148,7 +148,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// A request of HTTP/3 with an unknown length, trailers and an answer before its end, both ways at once.
+// A request of unknown length, with trailers, is answered while it is still being sent, so bytes flow in both directions at once.
 func TestDuplex(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
 		body, w, b := c.Request.BodyReader(), c.Stream(), make([]byte, 100)
@@ -190,7 +190,7 @@ func TestDuplex(t *testing.T) {
 	}
 }
 
-// By HTTP/2 and HTTP/3 a host gets the same certificate demands: in another case, under a wildcard, and without a name.
+// HTTP/2 and HTTP/3 demand the same client certificates for a host, even if the host's name is in another case, matches a wildcard or is missing.
 func TestClientCertificates(t *testing.T) {
 	strict := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
 	strict.ClientCAs.AddCert(filotest.Certificate().Leaf)
@@ -258,7 +258,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// A resumed connection sends nothing before its handshake is over.
+// A client with a resumed session sends nothing before the handshake has ended.
 func TestNoEarlyData(t *testing.T) {
 	s := serve(t, &filo.Server{Handler: answers}, nil)
 	config := filotest.ClientTLS()
@@ -283,7 +283,7 @@ func TestNoEarlyData(t *testing.T) {
 	}
 }
 
-// Clients learn by Alt-Svc that there is HTTP/3, and that it is over.
+// Alt-Svc tells clients that the server speaks HTTP/3, and during a shutdown that it no longer does.
 func TestAltSvc(t *testing.T) {
 	gate := make(chan struct{})
 	s := serve(t, &filo.Server{Handler: http3filo.AltSvc(443)(func(c *filo.Ctx) error {
@@ -304,7 +304,7 @@ func TestAltSvc(t *testing.T) {
 		filotest.Try(func() bool { return len(s.config.Running()) == 1 })
 		s.config.Shutdown(t.Context())
 	}()
-	// Shutdown begins while the handler waits, and the middleware has run by then.
+	// Shutdown begins while the handler waits, when the middleware has already set the field.
 	if r, body := s.ask(t, tcp, "GET", "/wait", ""); body != "late" {
 		t.Errorf("%v %s", r.Header, body)
 	}
@@ -315,7 +315,7 @@ func TestAltSvc(t *testing.T) {
 	}
 }
 
-// Shutdown tells the clients to leave, and waits for running requests. An idle client's connection ends. Close cuts off.
+// Shutdown sends GOAWAY to clients, and waits for running requests. An idle client's connection ends. Close ends connections at once.
 func TestShutdown(t *testing.T) {
 	release := make(chan struct{})
 	s := serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
@@ -327,7 +327,7 @@ func TestShutdown(t *testing.T) {
 	idle, busy := s.client(t), s.client(t)
 	s.ask(t, idle, "GET", "/", "")
 	silent, q := s.raw(t, nil), s.raw(t, nil)
-	waiting := open(t, q, head("GET", "/wait")) // so the connection stays until it is released
+	waiting := open(t, q, head("GET", "/wait")) // keeps the connection open until the handler is released
 	waiting.Close()
 	answered := make(chan string, 1)
 	go func() {
@@ -393,7 +393,7 @@ func TestShutdown(t *testing.T) {
 	if st := s.config.Stats(); st.ConnsHTTP3 != 0 || st.StreamsHTTP3 != 0 {
 		t.Errorf("Stats still counts %d connections and %d requests of HTTP/3", st.ConnsHTTP3, st.StreamsHTTP3)
 	}
-	if s.served <- err; !errors.Is(err, filo.ErrServerClosed) { // for the test's end
+	if s.served <- err; !errors.Is(err, filo.ErrServerClosed) { // the cleanup of the test receives this value again
 		t.Error(err)
 	}
 }
@@ -484,8 +484,8 @@ func TestSocketOfSystemd(t *testing.T) {
 	}
 }
 
-// A rolling restart over two ports cuts no answer. On one port, a new server can't listen before the old one's Serve has returned; meanwhile
-// clients come by TCP.
+// A rolling restart over two ports cuts no answer off. On one port, a new server can't listen before the old server's Serve has returned; until
+// then clients use TCP.
 func TestRestart(t *testing.T) {
 	old := serve(t, &filo.Server{Handler: answers}, nil)
 	packets, err := net.ListenPacket("udp", old.Addr)
@@ -495,7 +495,7 @@ func TestRestart(t *testing.T) {
 	}
 	successor := serve(t, &filo.Server{Handler: answers}, nil)
 	stop, done := make(chan struct{}), make(chan int)
-	go func() { // sends requests all the time, as a balancer does that knows which server is ready
+	go func() { // sends requests all the time, like a balancer that knows which server is ready
 		client, n := old.client(t), 0
 		defer func() { done <- n }()
 		for {
@@ -511,7 +511,7 @@ func TestRestart(t *testing.T) {
 			r, err := target.try(client, "GET", "/large", "")
 			if err != nil && target == old {
 				select {
-				case <-stop: // the request has come behind Shutdown, so a balancer sends it to the successor
+				case <-stop: // the request arrived after Shutdown had begun, so a balancer sends it to the successor
 					continue
 				default:
 				}
@@ -566,14 +566,14 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// lossy loses every fiftieth datagram in each direction, and sends every seventh behind the next one.
+// lossy loses every fiftieth datagram in each direction, and sends every seventh datagram after the one that follows it.
 type lossy struct {
 	net.PacketConn
 	in, out int
 	late    []byte
 }
 
-// ReadFrom implements net.PacketConn. The transport reads by one goroutine.
+// ReadFrom implements net.PacketConn. Only one goroutine of the transport calls it, so it needs no lock.
 func (l *lossy) ReadFrom(p []byte) (n int, addr net.Addr, err error) {
 	for {
 		n, addr, err = l.PacketConn.ReadFrom(p)
@@ -583,7 +583,7 @@ func (l *lossy) ReadFrom(p []byte) (n int, addr net.Addr, err error) {
 	}
 }
 
-// WriteTo implements net.PacketConn. One connection sends, by one goroutine.
+// WriteTo implements net.PacketConn. Only one connection sends, and only one of its goroutines, so it needs no lock.
 func (l *lossy) WriteTo(p []byte, addr net.Addr) (int, error) {
 	switch l.out++; {
 	case l.out%50 == 0:

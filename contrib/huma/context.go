@@ -138,8 +138,8 @@ func (x *operationContext) BodyWriter() io.Writer {
 	return &x.response
 }
 
-// failure returns the error with which filo must answer instead of huma: an error of reading the request's body that huma has replaced by an
-// error of its own, because huma doesn't know the status.
+// failure returns the error with which filo must answer instead of huma: an error of reading the request's body that huma has replaced by
+// another error, because huma doesn't know the status.
 func (x *operationContext) failure() error {
 	if x.request.err != nil && x.c.Status() >= 400 && !x.c.Committed() {
 		return x.request.err

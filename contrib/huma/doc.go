@@ -26,17 +26,17 @@
 // The context of an operation is the request's context (filo.Ctx.Context). FromContext returns the filo.Ctx of that context, with the values
 // that middleware has stored. In huma's own middleware and resolvers, use Unwrap. A filo.Ctx is lent only until the operation returns.
 //
-// Wildcards may have names that are not Go identifiers, as in OpenAPI: filo.Ctx.Param names {user-id} user_id. An operation's path that ends
-// with a slash matches only itself.
+// Wildcards may have names that are not Go identifiers, as in OpenAPI: pass "user_id" to filo.Ctx.Param for the wildcard {user-id}. An
+// operation's path that ends with a slash matches only itself.
 //
-// A document that huma makes can't contain QUERY: an operation with that method must be Hidden. Documents of OpenAPI and DocumentRoutes do
-// contain routes with QUERY.
+// A document that huma generates can't contain the method QUERY, so an operation with QUERY must be Hidden. The documents that OpenAPI and
+// DocumentRoutes generate can contain QUERY.
 //
 // # Bodies
 //
 // An operation's MaxBodyBytes overrides the server's limit if it is larger, or negative for no limit. It also applies to multipart forms,
-// which the server's MultipartLimits limit as well. huma has no status for some errors, such as that of a body that exceeds the server's
-// limit or ends early. Such errors are returned as filo errors (413, 408, 400), through the router's middleware to the server's ErrorHandler.
+// which the server's MultipartLimits limit as well. huma has no status for some errors, for example if a body exceeds the server's limit or
+// ends early. Such errors are returned as filo errors (413, 408, 400), through the router's middleware to the server's ErrorHandler.
 //
 // A response of up to 64 KB is sent whole, with its length, and middleware can change the whole body. A longer response is streamed, and so
 // is a response whose writer is flushed: the writer of a huma.StreamResponse is an http.Flusher and has SetWriteDeadline, as huma's package
@@ -53,7 +53,7 @@
 //
 // # Documents
 //
-// huma makes the OpenAPI document at the first request for it, without a lock: two first requests at once are a data race.
-// huma's documentation page loads scripts from another host. To avoid both, leave OpenAPIPath and DocsPath empty, and serve
+// huma generates the OpenAPI document at the first request for it, without a lock. So if two clients request it first at the same time, there
+// is a data race. huma's documentation page loads scripts from another host. To avoid both, leave OpenAPIPath and DocsPath empty, and serve
 // api.OpenAPI() from your own route after all operations are registered. Document adds routes that huma doesn't serve.
 package humafilo

@@ -44,7 +44,7 @@ func OpenAPI(r *router.Router, document *huma.OpenAPI) filo.Handler {
 // with bind's requirements, answers, and errors as problem details. It omits other routes, and the routes of routers that are mounted in r.
 //
 // Fields may have huma's tags. minimum, maxLength, pattern, enum and the other tags that package bind lists are also enforced for requests;
-// doc, example, format and the rest only describe the fields. The tag validate of contrib/validate is described, too, so its rules needn't be
+// doc, example, format and huma's other tags only describe the fields. The tag validate of contrib/validate is described, too, so its rules needn't be
 // written twice: required, min, max, len, gt, gte, lt, lte, eq, oneof, unique, dive, and the string formats that JSON Schema has, such as
 // email, url and uuid. A field is required if its rules refuse its zero value, unless SetDefaults sets it. The document leaves out other
 // rules, and alternatives such as rgb|hsl.
@@ -110,7 +110,7 @@ type documenter struct {
 	outputs, inputs huma.Registry
 	// lenient are the schemas of the bodies of operations that aren't strict. They and the schemas in them allow unknown members.
 	lenient []*huma.Schema
-	// defaults maps the reference to the schema of a body to the input with its defaults set, for inputs that have defaults.
+	// defaults has each input that has defaults, with its defaults set. The key is the reference to the schema of the input's body.
 	defaults map[string]reflect.Value
 }
 
@@ -280,7 +280,7 @@ func (d *documenter) body(op *huma.Operation, described bind.Operation) {
 	}
 }
 
-// object returns the schema of a JSON body: the input's schema, or that of a struct with only the fields that come from the body.
+// object returns the schema of a JSON body: the input's schema, or the schema of a struct with only the fields that come from the body.
 func (d *documenter) object(described bind.Operation, members []bind.Field) *huma.Schema {
 	if len(members) == len(described.Fields) {
 		return d.inputs.Schema(described.Input, true, "Body")

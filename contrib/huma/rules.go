@@ -126,7 +126,8 @@ func describeRules(schema *huma.Schema, f reflect.StructField) {
 	}
 }
 
-// describeRule adds one rule for a value of type t. A schema that is a reference is shared by all values of its type, and isn't changed.
+// describeRule adds one rule for a value of type t. It doesn't change a schema that is a reference, since all values of its type share the
+// schema to which the reference points.
 func describeRule(schema *huma.Schema, t reflect.Type, pointer bool, rule string) {
 	name, parameter, _ := strings.Cut(rule, "=")
 	if schema.Ref != "" {

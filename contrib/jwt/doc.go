@@ -44,7 +44,7 @@
 //
 // The answers follow RFC 6750, section 3, each with a WWW-Authenticate field: 401 without an error code if there is no token, 401 with
 // "invalid_token" for an invalid token, 400 with "invalid_request" if the request has several tokens, and 403 with "insufficient_scope" if
-// Options.Check says so. The reason why a token was invalid is logged, but isn't sent to the client.
+// Options.Check returns a 403. The reason why a token was invalid is logged, but isn't sent to the client.
 //
 // # Order
 //

@@ -43,7 +43,7 @@ type Options[C any] struct {
 	// Type is the required value of "typ", such as "at+jwt" (RFC 9068), so that tokens of the same issuer for another purpose
 	// are refused. If empty, any value is valid.
 	Type string
-	// Leeway is the allowed difference between the issuer's clock and this one. Default 0.
+	// Leeway is the allowed difference between the issuer's clock and this server's clock. Default 0.
 	Leeway time.Duration
 	// AllowNoExpiry accepts tokens without "exp", which never expire.
 	AllowNoExpiry bool

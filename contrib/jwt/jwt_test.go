@@ -101,7 +101,7 @@ type answer struct {
 	body      string
 }
 
-// ask sends GET target with the fields to a server of its own.
+// ask starts a server, and sends it GET target with the fields.
 func ask(t testing.TB, o jwt.Options[user], target string, fields ...string) answer {
 	t.Helper()
 	s := servertest.NewServer(t, &filo.Server{Handler: jwt.New(o)(whoami), Logger: slog.New(slog.DiscardHandler), MaxHeaderBytes: 64 << 10})

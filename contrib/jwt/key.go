@@ -127,8 +127,8 @@ func checkKey(method gojwt.SigningMethod, key any) error {
 	return nil
 }
 
-// checkSecret checks a shared secret against RFC 7518, section 3.2. It refuses a PEM block, which is a key of another kind and often public:
-// anyone who knows it could make tokens.
+// checkSecret checks a shared secret against RFC 7518, section 3.2. It refuses a PEM block, which contains a key of another kind, often a public
+// key. If a public key were the secret, anyone who knows the key could make tokens.
 func checkSecret(method *gojwt.SigningMethodHMAC, key any) error {
 	secret, ok := key.([]byte)
 	if !ok {

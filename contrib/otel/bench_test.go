@@ -17,8 +17,8 @@ import (
 )
 
 // BenchmarkMiddleware measures whole requests, one after the other on one connection. The cost of the middleware is the difference from the
-// requests without it. The connection is either over TCP, served by a loop on systems that support loops, or in memory, served by a worker of
-// its own.
+// requests without it. The connection is either over TCP, served by a loop on systems that support loops, or in memory, served by a separate
+// worker.
 func BenchmarkMiddleware(b *testing.B) {
 	traced := "Traceparent: 00-" + traceID + "-" + parentID
 	for _, bm := range []struct {

@@ -58,16 +58,16 @@ type Options struct {
 // Middleware gives each request a span, and measures it.
 //
 // The span's name is "{method} {route}", or the method alone if there is no route. The span has the attributes that the conventions require
-// or recommend, and user_agent.original. The span's status is an error if the answer had a status of 5xx, was prevented or was broken off,
-// but not if it had 4xx. An error that was answered with 5xx, or a panic, is added as an exception event. The metrics are
+// or recommend, and user_agent.original. The span's status is an error if the answer's status was 5xx, or if the answer was prevented or broken
+// off. A 4xx isn't an error. An error that was answered with 5xx, or a panic, is added as an exception event. The metrics are
 // http.server.request.duration, http.server.active_requests, http.server.request.body.size and http.server.response.body.size.
 //
 // A request ends when its handler returns. The size of a body that Response.SetBodyStream or Ctx.File sends later isn't measured, nor is the
 // size of a chunked request body. The span and the metrics don't cover a connection after it was hijacked or parked.
 //
 // Put Middleware outside of all handlers and middleware that may answer a request, with Router.Use or around the server's handler, but inside
-// of RealIP, whose address it records. If no middleware inside has rendered a handler's error as the response, Middleware does: see
-// filo.Ctx.RenderError. It doesn't stop panics.
+// of RealIP, so that it records the client's address that RealIP has found. If no middleware inside has rendered a handler's error as the
+// response, Middleware does: see filo.Ctx.RenderError. It doesn't stop panics.
 //
 // Middleware panics if the options are invalid.
 func Middleware(options ...Options) filo.Middleware {
@@ -133,7 +133,7 @@ func newTelemetry(options *Options) *telemetry {
 type exchange struct {
 	start  time.Time
 	method int   // an index of telemetry.methodLabels
-	https  bool  // the client's scheme
+	https  bool  // the client's scheme is https
 	size   int64 // the size of the request's body, -1 if it isn't known
 	result result
 	status int // 0 if there is no answer

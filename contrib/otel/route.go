@@ -31,7 +31,7 @@ type routes struct {
 
 func (r *routes) init() { r.known.Store(&map[string]*route{}) }
 
-// find returns the route for a pattern, in the form that Ctx.Route returns. Beyond MaxRoutes, it returns the route that stands for none.
+// find returns the route for a pattern, in the form that Ctx.Route returns. Beyond MaxRoutes, it returns the route of requests without a route.
 func (r *routes) find(pattern string, methods []string) *route {
 	if found := (*r.known.Load())[pattern]; found != nil {
 		return found
@@ -84,5 +84,5 @@ func routePath(pattern string) string {
 	return valid(pattern)
 }
 
-// valid returns a text as valid UTF-8: other text would make the exporter drop everything that is sent with it.
+// valid returns a text as valid UTF-8. If a text were invalid, the exporter would drop everything that it sends together with that text.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -105,8 +105,8 @@ func (t *telemetry) appendRequest(list []attribute.KeyValue, c *filo.Ctx, x *exc
 	return appendServer(list, middleware.Host(c))
 }
 
-// maxText is how many bytes of a client's path, query, user agent, host or method are recorded: HTTP/2 sends a long field once, and then
-// repeats it by a single byte.
+// maxText is how many bytes of a client's path, query, user agent, host or method are recorded. Without a limit, a client could cheaply make
+// spans large: in HTTP/2 a single byte repeats a long field.
 const maxText = 1024
 
 func appendBounded(text, part []byte) []byte { return append(text, part[:min(len(part), maxText)]...) }
@@ -161,7 +161,7 @@ func (t *telemetry) complete(c *filo.Ctx, span trace.Span, r *route, x *exchange
 	}
 	if errorType := errorType(x.result, x.status); errorType != "" {
 		list = append(list, semconv.ErrorTypeKey.String(errorType))
-		// If the status says enough, there is no description.
+		// For an answered request there is no description: its HTTP status says enough.
 		description := ""
 		if x.result != resultAnswered && x.cause != nil {
 			description = valid(fmt.Sprint(x.cause))

@@ -95,7 +95,7 @@ type collector struct {
 	server *filo.Server
 
 	mu sync.Mutex
-	// known are the classes that have a label of their own. A class never loses its label, so that no counter decreases. Guarded by mu.
+	// known are the classes that have separate labels. A class never loses its label, so that no counter decreases. Guarded by mu.
 	known map[string]bool
 }
 
@@ -151,8 +151,8 @@ func (k *collector) Collect(ch chan<- client.Metric) {
 	}
 }
 
-// classes returns one entry for each label. If several classes share an entry, it has the sums of their counts, and the kind and the median
-// of the slowest class. The entry of classes beyond the limit has no kind and no median.
+// classes returns one entry for each label. If several classes share an entry, the entry has the sums of their counts, and the kind and the
+// median of the slowest of these classes. The entry of classes beyond the limit has no kind and no median.
 func (k *collector) classes(stats []filo.ClassStats) []filo.ClassStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -74,7 +74,7 @@ func sampledTrace(value []byte) []byte {
 		return nil
 	}
 	version, trace, parent, flags := value[:2], value[3:35], value[36:52], value[53:55]
-	// "ff" is no valid version. Later versions may add fields after the flags, but version 00 may not.
+	// "ff" is no valid version. Later versions may have further fields after the flags, but version 00 must not.
 	if !isHex(version) || string(version) == "ff" || len(value) > size && (string(version) == "00" || value[size] != '-') {
 		return nil
 	}

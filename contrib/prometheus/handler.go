@@ -38,7 +38,7 @@ type HandlerOptions struct {
 //
 // The page shows the server's routes and the results of its requests, so access is restricted. As with package debug, by default only a
 // server that the program has declared as the operator's by filo.Server.ForOperator gives access. Its clients must be on the same machine,
-// use one of its host names and no proxy. Other clients get 404. For a Prometheus on another machine, or on a server that isn't only the
+// use one of the machine's host names, and use no proxy. Other clients get 404. For a Prometheus on another machine, or on a server that isn't only the
 // operator's, set Token or Allow. Handler panics if the options are invalid.
 func Handler(gatherer client.Gatherer, options ...HandlerOptions) filo.Handler {
 	o := one("Handler", options)

@@ -150,7 +150,7 @@ func routes(use ...filo.Middleware) *router.Router {
 	return r
 }
 
-// serve starts a server with a middleware that has a registry of its own.
+// serve starts a server whose middleware uses a separate registry.
 func serve(t testing.TB, wrap func(filo.Middleware) filo.Handler, change ...func(*prometheus.Options)) (*servertest.Server, *client.Registry) {
 	t.Helper()
 	registry := client.NewRegistry()

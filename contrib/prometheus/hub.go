@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/sse"
 )
 
-// Hub returns a collector of the figures of a hub of package sse or of contrib/websocket. Its metrics have the label hub with this name,
+// Hub returns a collector of the figures of a hub of package sse or of contrib/websocket. The name is the value of the metrics' label "hub",
 // which distinguishes several hubs of a process. Hub panics without a hub.
 func Hub(name string, hub interface{ Stats() sse.HubStats }) client.Collector {
 	if hub == nil {

@@ -40,16 +40,16 @@ type Options struct {
 	// NativeHistograms also makes the histogram of durations a native one, whose buckets adapt to the observed values, for a Prometheus that
 	// scrapes native histograms. Other scrapers still get Buckets.
 	NativeHistograms bool
-	// Methods are the methods with a label of their own; other methods are "_OTHER". Default the methods of RFC 9110, PATCH and
+	// Methods are the methods with separate labels; other methods are "_OTHER". Default the methods of RFC 9110, PATCH and
 	// QUERY.
 	Methods []string
 	// Exemplars returns the labels of an exemplar for an answered request, which links a bucket to one of its traces, or nil for none. Each
 	// bucket of a series gets at most one exemplar a second. Exemplars are dropped if Prometheus doesn't allow their labels, for example
-	// because a value is empty, or because the labels have more than 128 characters together. By default there are no exemplars. Use the
-	// tracer's trace, by TraceID of package contrib/otel, or see ClientTrace.
+	// because a value is empty, or because the labels have more than 128 characters together. By default there are no exemplars. For the
+	// tracer's trace, use TraceID of contrib/otel. For the client's trace, see ClientTrace.
 	Exemplars func(c *filo.Ctx) client.Labels
-	// Skip, if set, is called when a request has been answered, and leaves the request out if it returns true, for example a scrape by
-	// Prometheus. Such a request still counts as in flight.
+	// Skip, if set, is called when a request has been answered. If it returns true, the request isn't measured, for example a scrape by
+	// Prometheus. While such a request is running, it still counts as in flight.
 	Skip func(c *filo.Ctx) bool
 }
 
@@ -161,7 +161,7 @@ type measured struct {
 
 	panicked bool
 	failed   bool
-	aborted  bool // there was no answer, or not all of one
+	aborted  bool // no complete answer was sent
 }
 
 // answered measures a request whose handler has returned. The handler's error has been rendered, if that was possible.

@@ -21,8 +21,8 @@ type runningKey struct {
 	state filo.RunningState
 }
 
-// collectRunning sends a series for each state of each route that has a running request. The number of routes with labels of their own is
-// limited, like that of classes.
+// collectRunning sends a series for each state of each route that has a running request. The number of different route labels is limited, as for
+// classes.
 func (k *collector) collectRunning(out sink) {
 	count, oldest := make(map[runningKey]int), make(map[runningKey]time.Duration)
 	requests := k.server.Running()

@@ -128,7 +128,7 @@ func (m *metrics) addRoute(pattern string) *routeMetrics {
 	return r
 }
 
-// routeLabel returns a pattern such as "GET example.com/users/{id}" without its method, which has a label of its own.
+// routeLabel returns a pattern such as "GET example.com/users/{id}" without its method, since the method has a separate label.
 func routeLabel(pattern string) string {
 	if pattern == "" {
 		return unmatched
@@ -139,7 +139,7 @@ func routeLabel(pattern string) string {
 	return labelValue(pattern)
 }
 
-// routeMetrics are the metrics of a route. Those of a method are created when the method is first used.
+// routeMetrics are the metrics of a route. The metrics of a method are created when the method is first used.
 type routeMetrics struct {
 	label    string
 	byMethod []atomic.Pointer[series]

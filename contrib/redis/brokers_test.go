@@ -264,7 +264,7 @@ func TestBrokerLosesAll(t *testing.T) {
 		if err := client.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		wantText(t, r, "gap t:1 gap") // although nobody has published anything since
+		wantText(t, r, "gap t:1 gap") // although nobody has published anything since the loss
 		if number := publish(t, b, "t", "2"); number <= last {
 			t.Errorf("number %d comes after %d", number, last)
 		}

@@ -28,7 +28,7 @@ func (r *Redis) Channel(name string) *Channel {
 	return &Channel{follower: newFollower(r, "channel/"+name), name: key, last: key + ":last", once: key + ":once:"}
 }
 
-// sendMessage publishes a message with its own number and that of its predecessor. The number is chosen as in appendMessage. ARGV[5] is a
+// sendMessage publishes a message with its number and the number of its predecessor. The number is chosen as in appendMessage. ARGV[5] is a
 // number that the message's number must exceed.
 var sendMessage = redis.NewScript(`
 local was = redis.call("GET", KEYS[2])
@@ -73,7 +73,7 @@ type subscription struct {
 	sent   atomic.Uint64 // the number of the last message when the last ping was sent
 }
 
-// pingInterval is the time between two pings, after which a lost message is noticed.
+// pingInterval is the time between two pings, and so about the time after which the loss of a message is noticed.
 const pingInterval = time.Second
 
 // step passes the messages that arrive next to the reader.
@@ -138,7 +138,7 @@ func (s *subscription) begin(ctx context.Context, f *reader) error {
 }
 
 // check compares the number of a message that must have arrived with the last number that the reader has received. If the reader's number is
-// higher than that of Redis, Redis has lost its data. check then sends a mark with a still higher number, so that numbers continue to rise.
+// higher than the last number in Redis, Redis has lost its data. check then sends a mark with a still higher number, so that numbers continue to rise.
 func (s *subscription) check(ctx context.Context, f *reader, sent uint64) error {
 	if sent > f.last {
 		f.gap(sent)

@@ -40,7 +40,8 @@ func (r *Redis) reach(ctx context.Context) error {
 }
 
 // mayConnect reports whether a call may make go-redis open a connection, if the call needs one. It reports false while connecting takes
-// longer than a call may: each call would open and close a connection in vain, and delay the connections that are made in the background.
+// longer than a call may take. Otherwise each call would open and close a connection in vain, and delay the connections that are made in the
+// background.
 func (r *Redis) mayConnect() bool {
 	if !r.slow.Load() {
 		return true
@@ -81,9 +82,9 @@ func (r *Redis) connectMissing() {
 	}
 }
 
-// connect starts making a connection, unless as many as limit are being made already, and reports whether it has started. It sends the result
-// to reached. If reached is nil, no call waits for the result. In that case a failure is counted like that of a call, unless Redis has
-// answered another call since: while calls may not connect, nothing else would show that Redis is down.
+// connect starts making a connection, unless limit connections are already being made, and reports whether it has started one. It sends the
+// result to reached. If reached is nil, no call waits for the result. In that case connect counts a failure as if a call had failed, unless
+// Redis has answered another call since: while calls must not connect, nothing else would show that Redis is down.
 func (r *Redis) connect(limit int32, reached chan<- error) bool {
 	if r.connecting.Add(1) > limit {
 		r.connecting.Add(-1)

@@ -14,8 +14,8 @@
 //
 // # When Redis is down
 //
-// A call takes at most Options.Timeout. After five calls in a row without an answer, calls fail at once, except for one every half second
-// that tries Redis again. The last argument of each store's method decides what a failed call means for the request. With Refuse the request
+// A call takes at most Options.Timeout. After five calls in a row without an answer, calls fail at once, except for one call every half second,
+// which tries Redis again. The last argument of each store's method decides what a failed call means for the request. With Refuse the request
 // gets 503 (Service Unavailable); the server doesn't log each of these, since the error wraps filo.ErrBusy. With Open the request continues
 // without the store, as each store documents.
 //
@@ -29,7 +29,7 @@
 // Redis may also refuse a call: when it is full, it refuses to write, but still reads. A refused call fails like a call without an answer,
 // but other calls are still tried.
 //
-// Add Redis.Check to the checks of package health as an optional one: taking an instance out of service because Redis is down helps nobody.
+// Add Redis.Check to the checks of package health as an optional check: taking an instance out of service because Redis is down helps nobody.
 // It writes a key, so it also detects a full Redis. Figures exports the state, calls and errors of each store, for
 // github.com/filohttp/filo/contrib/prometheus:
 //
@@ -54,5 +54,6 @@
 // Stream keeps messages, so that clients resume at any instance and after restarts. Channel keeps nothing, so a client that reconnects
 // to a newly started instance gets the hub's Gap. Channel costs Redis less. Both notice when messages are missing, and tell their hub.
 //
-// Each broker holds a connection while its hub is open: a Stream holds one of go-redis's PoolSize, and a Channel one in addition to it.
+// Each broker holds a connection while its hub is open. The connection of a Stream counts against go-redis's PoolSize, and the connection of a
+// Channel doesn't.
 package redisfilo

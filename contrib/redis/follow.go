@@ -78,7 +78,7 @@ type reader struct {
 	closed  context.Context // the hub's context
 	started bool            // the first delivery, which must be a gap, has been made
 	live    bool            // the delivery with Live set has been made
-	last    uint64          // the number of the last message that the hub has received, or was told to be missing
+	last    uint64          // the number of the last message that the hub has received, or that the last gap says is missing
 }
 
 // take delivers the next message. It skips a message that the hub has already received.
@@ -99,7 +99,7 @@ func (r *reader) take(e entry) error {
 	return nil
 }
 
-// gap tells the hub that messages are missing, up to the one with this number.
+// gap tells the hub that messages are missing, up to the message with this number.
 func (r *reader) gap(number uint64) {
 	r.last = number
 	r.receive(sse.Delivery{Gap: true, Number: number})

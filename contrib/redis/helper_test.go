@@ -105,7 +105,7 @@ func (s *redisServer) client() *redis.Client {
 	})
 }
 
-// connect returns a Redis with a client of its own, as if it belonged to another process.
+// connect returns a Redis with a separate client, as if it belonged to another process.
 func (s *redisServer) connect(options redisfilo.Options) *redisfilo.Redis {
 	client := s.client()
 	s.t.Cleanup(func() { client.Close() })

@@ -30,7 +30,7 @@ type rateLimits struct {
 // that have changed the value follow, the newest first, each after a space. Thanks to the ids, a call that go-redis repeats because its reply
 // was lost counts only once.
 
-// keptIDs is how many ids a value keeps. If more calls than that change a key before a call is repeated, the repeated call counts twice.
+// keptIDs is how many ids a value keeps. If more than keptIDs calls change a key before a call is repeated, the repeated call counts twice.
 const keptIDs = 8
 
 // idSize is the length of an id, with its space.

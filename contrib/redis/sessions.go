@@ -48,8 +48,8 @@ func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err erro
 	}, nil
 }
 
-// saveSession sets a value if the stored one has the expected version. If the stored value already equals the new one, this call has set
-// it: go-redis repeats a command whose reply was lost.
+// saveSession sets a value if the stored value has the expected version. It also succeeds if the stored value already equals the new value:
+// go-redis repeats a command whose reply was lost, so the first attempt has set the value.
 var saveSession = redis.NewScript(`
 local kept = redis.call("GET", KEYS[1])
 if kept == ARGV[2] then return 1 end

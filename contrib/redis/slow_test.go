@@ -77,7 +77,7 @@ func TestSlowRedisComesBack(t *testing.T) {
 	}
 }
 
-// If there are too few connections, calls that wait for one in vain aren't treated as an outage while other calls are answered.
+// If there are too few connections, calls that wait for one in vain don't count as an outage while other calls are answered.
 func TestCrowdedPool(t *testing.T) {
 	t.Parallel()
 	server := startRedis(t, false)
@@ -130,8 +130,8 @@ func TestCrowdedSlowPool(t *testing.T) {
 	})
 }
 
-// While Redis is slow, calls may not make connections. If Redis dies in that state, it is nevertheless recognized as down, since the
-// connections that are made in the background fail.
+// While Redis is slow, calls don't make connections. If Redis dies in that state, it is nevertheless recognized as down, since connecting fails
+// in the background.
 func TestSlowRedisDies(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond

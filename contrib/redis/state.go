@@ -17,7 +17,7 @@ import (
 const (
 	// maxFailures is how many calls must fail in a row before further calls fail at once.
 	maxFailures = 5
-	// retryInterval is the time between two attempts to reach Redis after that.
+	// retryInterval is the time between two attempts to reach Redis while calls fail at once.
 	retryInterval = 500 * time.Millisecond
 	// logInterval is the minimum time between two records of the same kind of failure.
 	logInterval = time.Minute
@@ -39,7 +39,7 @@ type failure int
 
 const (
 	none        failure = iota
-	timeout             // Redis has answered no call since this one began
+	timeout             // Redis has answered no call since the failed call began
 	busy                // Redis has answered other calls, but this call got no connection in time; or this process was paused
 	unreachable         // there is no connection
 	full                // Redis has no memory left
@@ -115,7 +115,7 @@ func (s *state) heard() {
 		s.inARow.Store(0)
 	}
 	s.silent.over()
-	if now-s.waited.Load() >= int64(logInterval) { // not at once, since other calls may still wait too long
+	if now-s.waited.Load() >= int64(logInterval) { // one call in time doesn't suffice, since others may still wait too long
 		s.crowded.over()
 	}
 }

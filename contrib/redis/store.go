@@ -21,8 +21,8 @@ type store struct {
 	errors  [failures]atomic.Uint64
 }
 
-// maxStores is the maximum number of stores with figures of their own. A limit is needed because a program may use any number of names, for
-// example one channel for each chat.
+// maxStores is the maximum number of stores with separate figures. A limit is needed because a program may use any number of names, for example
+// one channel for each chat.
 const maxStores = 100
 
 // store returns the store with this name; all callers that use the name share its figures. Stores beyond the limit share one set of
@@ -67,7 +67,8 @@ func (s *store) call(ctx context.Context, a access, f func(ctx context.Context) 
 	return unavailable(why, err)
 }
 
-// ask is call for a request that goes on only if the call succeeds, or if when is Open. If when is Refuse, the 503 gets a Retry-After.
+// ask is call for a request that continues only if the call succeeds, or if the argument when is Open. If when is Refuse, the 503 gets a
+// Retry-After.
 func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Context) error) error {
 	err := s.call(c.Context(), a, f)
 	if isDown(err) && when == Refuse {
@@ -80,9 +81,9 @@ func (s *store) ask(c *filo.Ctx, a access, when WhenDown, f func(ctx context.Con
 // Figures of contrib/prometheus. The labels of a figure are alternating names and values.
 //
 // The stores are "sessions", "cache", "idempotency", "ratelimits/" and the name of the limits, "stream/" or "channel/" and the name of the
-// broker, and "check". The first 100 have figures of their own, and the others share those of "other". filo_redis_up is 1 while Redis
-// executes the commands of a store, and 0 otherwise: a full Redis still reads. While any of these is 0, Figures starts a Check, whose result
-// Figures shows when it is called next.
+// broker, and "check". The first 100 stores have separate figures; all others share the figures of "other". For each store and each kind of
+// access, filo_redis_up is 1 while Redis executes the commands, and 0 otherwise. The kinds of access are separate since a full Redis still reads.
+// While any filo_redis_up is 0, Figures starts a Check, whose result Figures shows when it is called next.
 func (r *Redis) Figures(yield func(name, help string, counts bool, value float64, labels ...string)) {
 	r.verify()
 	r.mu.Lock()

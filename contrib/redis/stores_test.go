@@ -114,7 +114,7 @@ func TestRateLimits(t *testing.T) {
 					t.Errorf("%d: retry after %v", i, got.RetryAfter)
 				}
 			}
-			for range quota.Burst + 1 { // more than were taken
+			for range quota.Burst + 1 { // more requests than were taken
 				if err := logins.Return(c, []byte("a"), quota); err != nil {
 					t.Error(err)
 				}

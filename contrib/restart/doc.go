@@ -17,7 +17,7 @@
 //	s := &filo.Server{Handler: handler, IdleGrace: 5 * time.Second}
 //	return r.Run(ctx, func(ctx context.Context) error { return s.RunListener(ctx, listener) })
 //
-// Install the new binary, and send SIGUSR2. The running program starts the new binary with its own arguments, environment and listening
+// Install the new binary, and send SIGUSR2. The running program starts the new binary with the same arguments, environment and listening
 // sockets, and continues to serve. When the new program serves, the context of the old program's function ends: the old program finishes its
 // requests and exits. If the new program ends before that, for example because it can't read its certificate, or isn't ready after
 // Options.ReadyTimeout, the old program logs why and continues. New connections wait in the socket, which both programs have open.
@@ -68,5 +68,5 @@
 // # Limits
 //
 // The program must not be process 1 of a container, because the container ends when process 1 ends: start a new container instead. A listener
-// on port 0 isn't handed over, since the next program asks for a port of its own. This package is for Unix systems.
+// on port 0 isn't handed over, since the next program asks the system for another free port. This package is for Unix systems.
 package restart

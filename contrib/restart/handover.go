@@ -20,7 +20,7 @@ import (
 const (
 	variable    = "FILO_RESTART_SOCKETS"
 	firstFile   = 3
-	kindOwn     = 'o' // a program of this kind has opened the socket
+	kindOwn     = 'o' // the program itself, or a predecessor, has opened the socket
 	kindSystemd = 's' // systemd has opened the socket
 )
 
@@ -120,7 +120,7 @@ func (r *Restarter) handOver(ctx context.Context) (pid int, err error) {
 	switch {
 	case err == nil && word == isReady:
 		next.link.Write([]byte{finishes})
-		go next.program.Wait() // reaps the new program, in case it ends before this one
+		go next.program.Wait() // reaps the new program, in case it ends before this program
 		return pid, nil
 	case err == nil && word == nothing:
 		return 0, fmt.Errorf("restart: the new program ended before it was ready: %w", next.end())
@@ -163,7 +163,8 @@ type successor struct {
 	told    chan byte // receives the program's message; cap 1
 }
 
-// endTime is how long a new program that is told to end has to finish: longer than idle connections usually stay open (filo.Server.IdleGrace).
+// endTime is how long a new program may take to finish when it is told to end. It is longer than idle connections usually stay open
+// (filo.Server.IdleGrace).
 const endTime = 10 * time.Second
 
 // end ends the new program, unless it has ended by itself, and returns the error with which it has ended. The message on the link is sent

@@ -45,7 +45,8 @@ type Options struct {
 	// point to another version at the time of the restart.
 	Path string
 	// Alive reports whether the program works. It is called before each message to systemd's watchdog. If Alive returns an error, the message
-	// isn't sent. Its context ends after half the time left until the watchdog acts. By default, a running program is assumed to work.
+	// isn't sent. The context of Alive ends after half the time left until the watchdog acts. By default, a running program is assumed to
+	// work.
 	Alive func(context.Context) error
 	// Logger gets a record of each restart, whether it succeeds or not. Default slog.Default.
 	Logger *slog.Logger
@@ -54,7 +55,7 @@ type Options struct {
 // Restarter owns a program's listening sockets, and hands them over.
 type Restarter struct {
 	options     Options
-	directory   string        // the directory where this program was started, and where the next one will be
+	directory   string        // the directory in which this program was started, and in which the next program will be started
 	predecessor *os.File      // the link to the program that has started this one; nil if no predecessor waits
 	watchdog    time.Duration // the interval at which systemd expects a message; 0: none
 	signals     chan os.Signal
@@ -108,7 +109,7 @@ func New(options ...Options) (*Restarter, error) {
 	if r.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
 		return nil, fmt.Errorf("restart: systemd's watchdog: %w", err)
 	}
-	os.Unsetenv("WATCHDOG_PID") // the variable names this process, and the next program has the watchdog, too
+	os.Unsetenv("WATCHDOG_PID") // the variable names only this process, but the watchdog applies to the next program, too
 	if err := r.inherit(); err != nil {
 		for _, each := range r.inherited {
 			each.Close()
@@ -120,7 +121,7 @@ func New(options ...Options) (*Restarter, error) {
 	return r, nil
 }
 
-// programPath returns the absolute path of a program, or of this one. It doesn't follow symbolic links.
+// programPath returns the absolute path of a program, or of this program if path is empty. It doesn't follow symbolic links.
 func programPath(path string) (string, error) {
 	if path == "" {
 		var err error
@@ -166,7 +167,7 @@ func (r *Restarter) Listen(address string) (net.Listener, error) {
 	})
 }
 
-// sameTCP reports whether a listener whose address is have may be the result of Listen for the address want.
+// sameTCP reports whether a listener can be the result of Listen. The listener's address is have, and the address in the call to Listen is want.
 func sameTCP(want *net.TCPAddr, have net.Addr) bool {
 	tcp, ok := have.(*net.TCPAddr)
 	switch {
@@ -425,7 +426,7 @@ func (r *Restarter) leads() bool {
 	select {
 	case <-r.heard:
 		return r.word != goesOn
-	case <-time.After(endTime): // the predecessor is paused, and may yet go on
+	case <-time.After(endTime): // the predecessor is paused, and may continue later
 		return false
 	}
 }

@@ -35,8 +35,8 @@ type client struct {
 	reader           *bufio.Reader
 }
 
-// promptly is the time after its connection within which a client must have sent its first request. A server that shuts down gives the client
-// a second.
+// promptly is the time within which a client must send the first request on a new connection. A server that shuts down waits a second for that
+// request.
 const promptly = 700 * time.Millisecond
 
 // errLate is the error of a client that wasn't prompt, since the machine is too busy. Its first request may be lost.
@@ -135,8 +135,8 @@ func (l *load) run(ctx context.Context, n int, pause time.Duration, ask func() f
 	}
 }
 
-// "replaces a running server by a new version of its program without losing a request": five times, for clients of all kinds at once, in
-// both drivers. FILO_DRIVER=loop makes the server fail where its loops can't accept.
+// Package restart "replaces a running server with a new version of its program without losing a request": the test does so five times, for
+// clients of all kinds at once, in both drivers. FILO_DRIVER=loop makes the server fail where its loops can't accept.
 func TestRestartUnderLoad(t *testing.T) {
 	for _, driver := range []string{"loop", "blocking"} {
 		t.Run(driver, func(t *testing.T) {

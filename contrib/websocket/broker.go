@@ -213,7 +213,7 @@ func (h *Hub) receive(d sse.Delivery) {
 			return
 		}
 		h.mu.Unlock()
-		// Resume holds the same lock. So a resuming connection gets the message exactly once: among the missed messages, or from here as a member.
+		// Resume locks t.sending, too. So a resuming connection gets the message exactly once: among the missed messages, or from here as a member.
 		t.sending.Lock()
 		h.mu.Lock()
 		current := h.topics[d.Topic] == t

@@ -77,14 +77,14 @@ type Conn struct {
 	busy   atomic.Int32
 
 	gate   sync.Mutex   // locked after mu
-	state  atomic.Int32 // a state; changed only with gate held, and from stateOpen only with mu too, except to stateOver
+	state  atomic.Int32 // a state; changes need gate, and changes from stateOpen to a state other than stateOver also need mu
 	told   bool         // OnClose was called, or is about to be; guarded by gate
 	cause  error        // why the connection is no longer open; guarded by gate
 	timer  *time.Timer  // closes the connection if the client doesn't; guarded by gate
 	topics []*topic     // the topics that the connection has joined; guarded by gate
 }
 
-// epoch is the time from which now measures.
+// epoch is the time from which the function now measures.
 var epoch = time.Now()
 
 func now() time.Duration { return time.Since(epoch) }
@@ -176,7 +176,7 @@ func (c *Conn) sendClose(frame *CloseError, cause error, next state) (sent bool)
 // way here would make the system reset it, and the client might lose the close frame.
 var lingerTime = 500 * time.Millisecond // changed by tests
 
-// over ends the connection, with this cause unless there is one already. It reports whether this call has ended the connection.
+// over ends the connection, with this cause unless the connection already has a cause. It reports whether this call has ended the connection.
 func (c *Conn) over(cause error) (first bool) {
 	c.gate.Lock()
 	first = c.state.Swap(int32(stateOver)) != int32(stateOver)
@@ -211,7 +211,7 @@ func (c *Conn) ended() {
 	}
 }
 
-// leave records the end of the connection. It returns a function that calls OnClose, or nil if there is none or it was called already.
+// leave records the end of the connection. It returns a function that calls OnClose, or nil if OnClose isn't set or was already called.
 func (c *Conn) leave(cause error) (tell func()) {
 	c.gate.Lock()
 	first := !c.told

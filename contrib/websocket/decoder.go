@@ -35,15 +35,15 @@ type decoder struct {
 	limit   int64 // the maximum payload of a message; negative for no limit
 
 	head   [maxHeader]byte // an incomplete header
-	have   int             // how many bytes of it have arrived
+	have   int             // how many bytes of the header have arrived
 	frame  header          // the current frame
 	within bool            // the current frame's payload is incomplete
-	done   int64           // how many bytes of it have arrived
+	done   int64           // how many bytes of the payload have arrived
 
 	kind       MessageType // of the current message; 0 if there is none
-	compressed bool        // that message is compressed
-	frames     int         // of that message
-	size       int64       // of its payload, as announced by its frames so far
+	compressed bool        // the current message is compressed
+	frames     int         // the number of the current message's frames so far
+	size       int64       // the size of the current message's payload, as announced by its frames so far
 
 	control [maxControl]byte // the incomplete payload of a control frame
 }

@@ -14,7 +14,7 @@ type inflateReader struct {
 	flate   io.ReadCloser
 	tail    string // the part of inflateTail that hasn't been read yet
 	text    utf8Check
-	size    int64  // of the decompressed bytes
+	size    int64  // the number of decompressed bytes
 	window  []byte // the last of the decompressed bytes
 	finals  int
 	err     error

@@ -175,7 +175,7 @@ func (c *Conn) control(e event, payload []byte) error {
 		if wrong != nil {
 			return wrong
 		}
-		// Section 5.5.1: a close frame is answered with one, typically with the same code.
+		// Section 5.5.1: the answer to a close frame is a close frame, typically with the same code.
 		c.sendClose(closed, closed, stateOver)
 		return closed
 	}

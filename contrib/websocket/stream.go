@@ -24,12 +24,12 @@ type stream struct {
 	forget  func()     // removes the connection from openConns
 	writing sync.Mutex // held for a whole message; locked before Conn.mu
 
-	reading sync.Mutex     // guards the rest
+	reading sync.Mutex     // guards the fields below
 	in      incoming       // of the current message
 	buffer  []byte         // bytes that were read but not yet parsed: buffer[r:w]
 	r, w    int            //
 	until   time.Duration  // the deadline of a read; 0 for none
-	message *messageReader // of Reader; nil if there is none, or it has ended
+	message *messageReader // the message that Reader has begun; nil if there is none, or it has ended
 	err     error          // why nothing more arrives
 }
 
@@ -141,7 +141,7 @@ func (s *stream) linger() {
 	}
 }
 
-// fill reads more bytes into the buffer, all of whose bytes have been used.
+// fill reads more bytes into the buffer. The caller has used all bytes that were in it.
 func (s *stream) fill() error {
 	c := s.conn
 	s.r, s.w = 0, 0

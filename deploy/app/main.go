@@ -46,8 +46,8 @@ import (
 const (
 	// drainTime is longer than a balancer needs to notice that the readiness probe fails.
 	drainTime = 10 * time.Second
-	// gracePeriod is how long requests may take after the drain. Both times together must be shorter than systemd and Kubernetes wait for the process
-	// to end.
+	// gracePeriod is how long requests may take after the drain. Both times together must be shorter than the time for which systemd and Kubernetes
+	// wait for the process to end.
 	gracePeriod = 20 * time.Second
 	// idleGrace is how long idle connections stay open for one more request.
 	idleGrace = 5 * time.Second
@@ -126,7 +126,7 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) (err
 	})
 }
 
-// setLimits bounds the memory that clients can make the server use to five eighths of memory. The rest is for handlers and the garbage collector.
+// setLimits sets limits with which clients can make the server use at most 5/8 of memory. The rest is for handlers and the garbage collector.
 func setLimits(server *filo.Server, memory int64) {
 	if memory == math.MaxInt64 { // GOMEMLIMIT isn't set
 		memory = 1 << 30

@@ -25,7 +25,7 @@ For programs that write Go with filo, or change filo. A test takes this page fro
 change it there. [docs/ERRORS.md](docs/ERRORS.md) lists mistakes with filo's messages. In snippets ` + "`c` is a `*filo.Ctx`, `r` a `*router.Router` and `s` a `*filo.Server`" + `.
 `
 
-// passage is a part of a document that AGENTS.md has as well. It stands between the lines <!-- agents: title --> and <!-- end -->.
+// passage is a part of a document that AGENTS.md repeats. The document marks it by the lines <!-- agents: title --> and <!-- end -->.
 type passage struct{ title, text string }
 
 var (
@@ -110,7 +110,7 @@ var llms = []struct {
 	}},
 }
 
-// AGENTS.md has the marked passages, and llms.txt names every document. With -update they are written.
+// AGENTS.md has the marked passages, and llms.txt names every document. With -update the test writes both files.
 func TestAgentsDocuments(t *testing.T) {
 	var titles []string
 	texts := make(map[string]string) // by title, since a title may have several passages
@@ -180,7 +180,7 @@ func llmsText(t *testing.T) string {
 	return b.String()
 }
 
-// is checks that a document has the text that its sources make. With -update it writes that text first.
+// is checks that a document is equal to the text that was generated for it. With -update, is first writes that text.
 func is(t *testing.T, document, want string) {
 	t.Helper()
 	if *update && !t.Failed() {

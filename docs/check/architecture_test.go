@@ -13,11 +13,11 @@ const architectureDocument = "docs/ARCHITECTURE.md"
 
 var identifier = regexp.MustCompile(`^(?:[A-Za-z]\w*\.)?([A-Za-z]\w*)$`)
 
-// aside is a file or a directory in inline code, and the text in parentheses right behind it.
+// aside is a file or a directory in inline code, and the text in parentheses right after it.
 var aside = regexp.MustCompile("`([^`]+)` \\(([^()]*)\\)")
 
 // The files that the map of the code names exist, and each name in a row of "Where to go" is in one of the row's files. A name in parentheses
-// is in the file before them.
+// is in the file in front of the parentheses.
 func TestArchitecture(t *testing.T) {
 	whole := read(t, architectureDocument)
 	_, rows, found := strings.Cut(whole, "## Where to go")
@@ -41,7 +41,7 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// Each file of the root and each package below internal stands on the map.
+// The map contains each file of the root and each package below internal.
 func TestArchitectureIsComplete(t *testing.T) {
 	layers, _, _ := strings.Cut(read(t, architectureDocument), "## Where to go")
 	report(t, "the layers lack", unmapped(layers))

@@ -25,7 +25,7 @@ type compiler struct {
 	importer types.Importer
 }
 
-// newCompiler returns a compiler for the snippets, and for others that import only packages of the table known.
+// newCompiler returns a compiler for these snippets, and for further snippets that import only packages of the table known.
 func newCompiler(all []snippet) (*compiler, error) {
 	packages, err := imports(all)
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *compiler) check(s snippet) []error {
 	for {
 		file, err := parser.ParseFile(c.fset, s.document, s.complete(names), parser.SkipObjectResolution)
 		if list, ok := err.(scanner.ErrorList); ok {
-			return []error{list[0]} // the first mistake mostly causes the others
+			return []error{list[0]} // the first mistake usually causes the others
 		}
 		missing, errs := c.types(file)
 		missing = slices.DeleteFunc(missing, func(name string) bool {
@@ -84,13 +84,13 @@ func unused(err error) bool {
 	return ok && typeError.Soft
 }
 
-// types checks the types of a file. It returns the names that are used and declared nowhere, and the errors.
+// types checks the types of a file. It returns the names that are used but declared nowhere, and the errors.
 func (c *compiler) types(file *ast.File) (missing []string, errs []error) {
 	info := types.Info{Defs: make(map[*ast.Ident]types.Object), Uses: make(map[*ast.Ident]types.Object)}
 	config := types.Config{Importer: c.importer, Error: func(err error) { errs = append(errs, err) }}
-	config.Check("snippet", c.fset, []*ast.File{file}, &info) // config.Error gets all errors, also the one that Check returns
+	config.Check("snippet", c.fset, []*ast.File{file}, &info) // config.Error receives all errors, including the one that Check returns
 
-	selected := make(map[*ast.Ident]bool) // the names behind a dot: if they are unknown, the name in front of the dot is missing
+	selected := make(map[*ast.Ident]bool) // the names after a dot: if such a name is unknown, the name in front of the dot is missing
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The README of each module in contrib is its package comment, and contrib/README.md lists all of them. While README.md has lines for
-// readers before the first release, each module has its own, which the command release removes together with those.
+// The README of each module in contrib is its package comment, and contrib/README.md lists all modules. While README.md has lines for readers
+// before the first release, so has the README of each module. The command release removes all these lines.
 func TestContribDocuments(t *testing.T) {
 	tagged := !strings.Contains(read(t, "README.md"), untilTagged)
 	index := "# contrib\n\nModules that need a dependency which most programs don't have. Each is a Go module of its own, released\nwith filo under the same version. Its README has the commands that install it.\n\n" +
@@ -37,10 +37,10 @@ func TestContribDocuments(t *testing.T) {
 // untilTagged is in each line for readers before the first release.
 const untilTagged = "ntil v0.1.0 is tagged"
 
-// installLine is the command that installs a module, as its package comment has it.
+// installLine is the command that installs a module, in the form in which its package comment contains it.
 func installLine(pkg *doc.Package) string { return "\n\tgo get " + pkg.ImportPath + "@latest\n" }
 
-// instead has what a reader writes instead of the install line while no version is tagged.
+// instead returns the lines that a reader writes in place of the install line until a version is tagged.
 func instead(pkg *doc.Package, name string) string {
 	text := "\nUntil v0.1.0 is tagged, write these lines instead, use the package in your program, and call `go mod tidy`:\n\n"
 	for _, command := range []string{

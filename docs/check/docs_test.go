@@ -45,7 +45,7 @@ import (
 
 const root = "../.."
 
-// documents are the documents with snippets; guide are the pages of the guide, which are among these.
+// documents are the documents with snippets, including the pages of the guide. guide are only the pages of the guide.
 var (
 	guide = []string{
 		"docs/GUIDE.md", "docs/guide/handlers.md", "docs/guide/routes.md", "docs/guide/requests.md", "docs/guide/answers.md",

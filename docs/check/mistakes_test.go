@@ -43,18 +43,18 @@ type topic struct {
 // mistake is a mistake that people make. The document shows its code as it is in mistakesFile.
 type mistake struct {
 	title string
-	// do makes the mistake before the server starts, with a router and a server to which the requests go afterwards.
+	// do makes the mistake before the server starts, with the router and the server that then serve the request.
 	do func(r *router.Router, s *filo.Server) error
 	// ask is a request, with fields, that is sent to the server if do succeeds; none if it is empty.
 	ask  []string
 	body string
-	// apart makes the mistake in a process of its own, because the mistake ends the process.
+	// apart makes the mistake in a separate process, because the mistake ends the process.
 	apart bool
 	// instead is what to write instead: Go, or a sentence that ends in a full stop.
 	instead string
 }
 
-// docs/ERRORS.md has filo's answer to each mistake. With -update the test writes it.
+// docs/ERRORS.md has filo's messages for each mistake. With -update the test writes the document.
 func TestErrorsDocument(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("what the system says is Linux's")
@@ -145,7 +145,7 @@ func dedent(code string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// says makes the mistake, and returns what filo says.
+// says makes the mistake, and returns filo's messages.
 func (m mistake) says(t *testing.T) []string {
 	t.Helper()
 	var said []string
@@ -216,7 +216,7 @@ func (m mistake) saysApart(t *testing.T) []string {
 	return nil
 }
 
-// TestMistakeApart is what saysApart runs.
+// TestMistakeApart runs in the process that saysApart starts.
 func TestMistakeApart(t *testing.T) {
 	title := os.Getenv("FILO_MISTAKE")
 	if title == "" {

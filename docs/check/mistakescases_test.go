@@ -98,7 +98,7 @@ func sendMail(ctx context.Context, to string) error { return ctx.Err() }
 // later runs a function like a goroutine that takes longer than the request.
 func later(f func() error) { afterwards = f }
 
-// afterwards is run when the request is over, and its server has ended.
+// afterwards runs when the request and its server have ended.
 var afterwards func() error
 
 var topics = []topic{

@@ -37,7 +37,7 @@ func names(text string) []string {
 	return found
 }
 
-// Names in inline code are those of existing packages, functions, methods and fields. In tables that compare frameworks, only the last
+// Each name in inline code is the name of an existing package, function, method or field. In tables that compare frameworks, only the last
 // column is checked.
 func TestNames(t *testing.T) {
 	c, err := newCompiler(nil)
@@ -99,7 +99,7 @@ func (c *compiler) lookUp(name string) error {
 	if err != nil {
 		return err
 	}
-	var in types.Type // nil in the package
+	var in types.Type // where to look up the next name; nil: in the package
 	for part := range strings.SplitSeq(rest, ".") {
 		var object types.Object
 		if in == nil {

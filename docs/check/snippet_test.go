@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// given are the parameters of the function that a snippet's statements are put into. It returns an error.
+// given are the parameters of the function that a snippet's statements are put into. That function returns an error.
 const given = "c *filo.Ctx, r *router.Router, s *filo.Server, ctx context.Context, t *testing.T"
 
 // known are the packages that snippets needn't import.
@@ -138,7 +138,7 @@ func snippets(document, text string) ([]snippet, error) {
 
 var packageClause = regexp.MustCompile(`(?m)^package `)
 
-// whole reports whether the snippet is a file of its own.
+// whole reports whether the snippet is a complete file.
 func (s snippet) whole() bool { return packageClause.MatchString(s.code) }
 
 // part is a declaration, or the statements between two of them.
@@ -155,7 +155,7 @@ var declaration = regexp.MustCompile(`^(func|type|var|const|import) `)
 // closing bracket.
 func (s snippet) parts() []part {
 	var all []part
-	inside := false // inside of a declaration that goes on
+	inside := false // inside of a declaration of several lines
 	for i, line := range strings.SplitAfter(s.code, "\n") {
 		match := declaration.FindStringSubmatch(line)
 		opens := strings.HasSuffix(line, "{\n") || strings.HasSuffix(line, "(\n")
@@ -175,8 +175,8 @@ func (s snippet) parts() []part {
 	return all
 }
 
-// complete returns a file with the snippet's code, and with the imports and declarations that known and assumed have for the names. By line
-// directives, its positions are those in the document.
+// complete returns a file with the snippet's code, and with the imports and declarations that known and assumed have for the names. Line
+// directives make the positions of errors refer to the document.
 func (s snippet) complete(names []string) string {
 	if s.whole() {
 		return fmt.Sprintf("//line %s:%d\n%s", s.document, s.line, s.code)

@@ -42,7 +42,7 @@ type chat struct {
 
 func newChat(now func() time.Time) *chat {
 	// IDs start at the current time in microseconds, so that they keep rising when the program restarts. Numbers in a browser are exact up to 2^53,
-	// which is in the year 2255.
+	// which IDs reach in the year 2255.
 	start := now().UnixMicro()
 	return &chat{
 		now:       now,
@@ -61,7 +61,7 @@ type (
 		You      person    `json:"you"`
 		People   []person  `json:"people"`
 		Messages []message `json:"messages"`
-		Gap      bool      `json:"gap"` // there may be messages between the last one that the page has and these
+		Gap      bool      `json:"gap"` // there may be further messages, after the last message that the page has and before Messages
 	}
 	// said is a new message.
 	said struct {
@@ -104,7 +104,7 @@ func (c *chat) enter(name string, p person, after int64, conn *websocket.Conn) e
 	if news {
 		c.tellLocked(r, change{Type: "people", Room: name, Count: len(r.people), Joined: &p})
 	}
-	// Join doesn't add a connection that has already ended. Then leave is about to be called.
+	// Join doesn't add a connection that has already ended. In that case leave is about to be called.
 	c.sockets.Join(name, conn)
 	return nil
 }

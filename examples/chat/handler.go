@@ -20,7 +20,7 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// newHandler returns the whole application. Requests must have one of hosts as their host.
+// newHandler returns the whole application. It refuses requests for a host that isn't in the list hosts.
 func newHandler(c *chat, hosts []string) filo.Handler {
 	r := router.New()
 	r.Use(middleware.HostCheck(middleware.HostCheckOptions{Hosts: hosts}), middleware.Secure(middleware.SecureOptions{

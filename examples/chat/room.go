@@ -21,7 +21,7 @@ type message struct {
 	Room string `json:"room"`
 	// ID is greater than the IDs of all earlier messages, even those of an earlier run of the program.
 	ID int64 `json:"id"`
-	// At is when it was said, in milliseconds of Unix time.
+	// At is when the message was sent, in milliseconds of Unix time.
 	At   int64  `json:"at"`
 	From person `json:"from"`
 	Text string `json:"text"`
@@ -33,7 +33,7 @@ type message struct {
 type room struct {
 	name    string
 	people  map[string]*presence // by person.ID
-	history []message            // the last ones, in the order of their IDs
+	history []message            // the last messages, in the order of their IDs
 	// forgotten is an ID: there may have been messages with IDs up to this one that are no longer in the history.
 	forgotten int64
 	left      time.Time // when the last person left

@@ -18,8 +18,8 @@ import (
 const (
 	// maxIncoming limits the size of a message from a page, in bytes: the longest text, and what JSON adds to it.
 	maxIncoming = 4*maxText + 4096
-	// maxQueued is how much may wait for a slow page: more than the whole history of a room, in JSON. If more would have to wait, the page is
-	// disconnected. It connects again, and gets the messages that it has missed.
+	// maxQueued is how many bytes may wait for a slow page: more than the whole history of a room takes in JSON. If more bytes would have to wait, the
+	// page is disconnected. It connects again, and gets the messages that it has missed.
 	maxQueued = 2 << 20
 	// A visitor may send a burst of messages at once, and then one message in each further period (every).
 	burst = 8

@@ -245,7 +245,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// visitTwice sends as many messages as each says, half of them on a second visit, and returns when it has received the messages of all visitors.
+// visitTwice sends a number of messages (each), half of them on a second visit, and returns when it has received the messages of all visitors.
 func visitTwice(t *testing.T, base, name string, each, all int) error {
 	var got []message
 	for visit := range 2 {

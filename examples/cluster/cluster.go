@@ -169,7 +169,7 @@ func (c *cluster) startHAProxy(ctx context.Context, path string, listener net.Li
 
 // start starts an instance.
 func (c *cluster) start(name string) error {
-	// An instance is ended by stop, not by a context, so that it may drain.
+	// No context kills the instance: stop ends it, so that it can drain first.
 	command := c.command(context.Background(), c.self, "-instance", name, "-dir", c.dir)
 	os.Remove(instanceSocket(c.dir, name)) // a killed instance leaves its socket file
 	if err := command.Start(); err != nil {

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// kept is how many messages Redis keeps, with which a page begins.
+	// kept is how many messages Redis keeps. A page begins with these.
 	kept = 300
 	// maxText is how long a message may be, in bytes.
 	maxText = 500
@@ -78,8 +78,8 @@ func (i *instance) routes(shared *redisfilo.Redis, probes *health.Health) filo.H
 	r.POST("/say", i.say,
 		ratelimit.New(1000, 10*time.Second, ratelimit.Options{Store: shared.RateLimits("say", redisfilo.Open)}),
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 4 << 10}),
-		// A page sends a message again if it gets no answer. The message is published once nevertheless. If an instance is killed while it handles a
-		// key, another instance can use the key after 5 s.
+		// A page sends a message again if it gets no answer. Thanks to the key, the message is still published only once. If an instance is killed
+		// while it handles a key, another instance can use the key after 5 s.
 		idempotency.New(idempotency.Options{
 			Scope: func(*filo.Ctx) []byte { return []byte("everybody") }, Store: shared.Idempotency(redisfilo.Refuse),
 			TTL: 10 * time.Minute, MaxRun: 5 * time.Second, Required: true,

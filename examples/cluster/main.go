@@ -18,8 +18,8 @@ import (
 	"github.com/filohttp/filo/examples/internal/program"
 )
 
-// drainTime is how long an instance continues to serve after its readiness probe has begun to fail. HAProxy needs two failed checks to notice, and
-// makes one every 200 ms.
+// drainTime is how long an instance continues to serve after its readiness probe has begun to fail. HAProxy checks every 200 ms, and notices after
+// two failed checks.
 const drainTime = time.Second
 
 func main() { program.Main("cluster", run) }

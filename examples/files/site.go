@@ -33,7 +33,7 @@ type site struct {
 	hub     *sse.Hub      // tells the open pages that files have changed
 }
 
-// newSite returns the site for the files in dir. Requests must have one of hosts as their host.
+// newSite returns the site for the files in dir. It refuses requests for a host that isn't in the list hosts.
 func newSite(files *store, dir string, hosts []string) (*site, error) {
 	page, err := fs.Sub(pages, "page")
 	if err != nil {

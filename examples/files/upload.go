@@ -36,8 +36,8 @@ type record struct {
 	Stored   string `json:"stored,omitempty"`   // the name of the complete file
 }
 
-// whole reports whether everything has arrived and the file has its name. The store still remembers such an upload for a while, since the answer that
-// said so may not have reached the client.
+// whole reports whether all bytes have arrived and the file has its name. The store still remembers such an upload for a while, since the client might
+// not have received the answer.
 func (u *upload) whole() bool { return u.Stored != "" }
 
 func (u *upload) bytesPath() string  { return path.Join(partsDir, u.id+".part") }

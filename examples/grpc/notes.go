@@ -25,7 +25,7 @@ type notes struct {
 
 	mu      sync.Mutex
 	all     []*notespb.Note // changed only by appending; guarded by mu
-	changed chan struct{}   // closed and replaced when all grows or the server ends; guarded by mu
+	changed chan struct{}   // closed and replaced when the slice all grows or the server ends; guarded by mu
 	ended   bool            // guarded by mu
 }
 

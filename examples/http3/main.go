@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return serve(ctx, newServer(listener.Addr().(*net.TCPAddr).Port, certificate), listener)
 }
 
-// serve serves over TCP, and over UDP on the same port, until ctx ends and the last clients of both have left.
+// serve serves over TCP, and over UDP on the same port, until ctx ends and the last clients of both transports have left.
 func serve(ctx context.Context, server *filo.Server, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -137,8 +137,8 @@ func TestChromium(t *testing.T) {
 	}
 }
 
-// checkNetLog checks Chromium's own log of its network: it sent its requests over HTTP/3, and none over TCP. The log has its constants and each event
-// on a line of its own. The end may be missing, depending on how the browser ended.
+// checkNetLog checks, in Chromium's own log of its network, that Chromium sent its requests over HTTP/3, and none over TCP. The log's constants are on
+// one line, and so is each event. The end of the log may be missing, depending on how the browser ended.
 func checkNetLog(t *testing.T, file, address string) {
 	text, err := os.ReadFile(file)
 	if err != nil {

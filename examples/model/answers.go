@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxAnswers limits the answers in memory, and so the calls of the model for them. Calls from MCP clients don't count: Concurrency limits those
-	// whose requests are still open.
+	// maxAnswers limits the answers in memory, and so the calls to the model for these answers. Calls from MCP clients don't count: filo's
+	// Concurrency limits them while their requests are open.
 	maxAnswers = 1000
 	// firstRead is how long the model works on an answer that no client has begun to read.
 	firstRead = 10 * time.Second
@@ -129,7 +129,7 @@ func (a *answers) remove(id string) {
 	delete(a.byID, id)
 }
 
-// answer is the part of the model's answer that has arrived. It is cancelled when it has had no reader for the time patience.
+// answer is the part of the model's answer that has arrived. It is cancelled when no client has read it for the duration patience.
 type answer struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc

@@ -15,7 +15,7 @@ import (
 func newMCP(model *Model, hold time.Duration) filo.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "model", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Asks the model."}, func(ctx context.Context, call *mcp.CallToolRequest, in question) (*mcp.CallToolResult, any, error) {
-		// When the time hold is over, the server closes the connection. The client reconnects after RetryAfter, with the ID of its last event.
+		// After the duration hold, the server closes the connection. The client reconnects after RetryAfter, with the ID of its last event.
 		giveBack := time.AfterFunc(hold, func() { call.Extra.CloseSSEStream(mcp.CloseSSEStreamArgs{RetryAfter: time.Second}) })
 		defer giveBack.Stop()
 		var answer strings.Builder

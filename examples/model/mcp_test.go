@@ -130,7 +130,7 @@ func (m *mcpSession) resumeWhenFree(t *testing.T, id string, read func(*events))
 	read(newEvents(response))
 }
 
-// A connection that was held for the time hold is closed with a retry field, and the client reconnects for the rest.
+// After the duration hold, the server closes a call's connection with a retry field, and the client reconnects for the rest.
 func TestMCPRetry(t *testing.T) {
 	each(t, options{hold: 20 * time.Millisecond}, time.Minute, func(t *testing.T, s *site) {
 		m := s.mcp(t)

@@ -51,7 +51,7 @@ type app struct {
 	backend *backend
 }
 
-// newApp returns the app. Requests must have one of hosts as their host. The log is also written to records.
+// newApp returns the app. It refuses requests for a host that isn't in the list hosts. The log is also written to records.
 func newApp(records io.Writer, hosts []string) (*app, error) {
 	r := router.New()
 	a := &app{host: hosts[0], traces: newCollector(), log: newTail(records)}

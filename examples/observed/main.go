@@ -49,7 +49,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// Shutdown exports the spans that still wait. They are lost nevertheless, since the collector ends with the program.
+	// Shutdown exports the spans that still wait, as every program should. Here it saves nothing: the collector is a part of this program, and
+	// ends with it.
 	defer func() { err = errors.Join(err, a.spans.Shutdown(context.Background())) }()
 	return a.serve(ctx, *addr, *inside, *rate, *drain, stdout)
 }

@@ -170,7 +170,7 @@ func TestDebugOnAPhone(t *testing.T) {
 	}
 }
 
-// hasOrder reports whether a list of traces has a successful one of an order.
+// hasOrder reports whether a list of traces contains a successful trace of an order.
 func hasOrder(_ int, body string) bool {
 	return regexp.MustCompile(`aria-label="succeeded"></span>\n<span class="name">get order`).MatchString(body)
 }
@@ -182,7 +182,7 @@ func TestLinks(t *testing.T) {
 	getUntil(t, base+"/traces", has(`href="/traces/`))
 	tab := browser.Tab(t)
 	do(t, tab, chromedp.Navigate(base))
-	browser.CheckLinks(t, tab, map[string]int{"/orders/10": 500}) // the page says that this one fails
+	browser.CheckLinks(t, tab, map[string]int{"/orders/10": 500}) // the page says that this request fails
 }
 
 // A user finds a trace, opens it, and expands one of its spans.

@@ -90,8 +90,8 @@ func (a *app) showTraces(c *filo.Ctx) error {
 	return c.Render(200, "traces.html", page)
 }
 
-// complete reports whether all spans of this process have arrived. A span arrives when it ends, and its parent ends later, so no local parent may be
-// missing.
+// complete reports whether all spans of this process have arrived. A span arrives when it ends, and its parent ends later. So a trace is complete if
+// the parent of every span has arrived, or is in another process.
 func complete(spans []sdktrace.ReadOnlySpan) bool {
 	return !slices.ContainsFunc(spans, func(span sdktrace.ReadOnlySpan) bool {
 		parent := span.Parent()

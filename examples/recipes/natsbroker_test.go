@@ -76,8 +76,8 @@ func (d *deliveries) want(t *testing.T, want string) {
 	t.Fatalf("got %q, want %q", got, want)
 }
 
-// Each process gets each message, with the number that its publisher has got. A process that starts later gets the messages that the stream has kept,
-// and is told if there were others. A new stream has greater numbers.
+// Each process gets each message, with the number that Publish has returned. A process that starts later gets the messages that the stream has kept,
+// and a gap for the messages before them. The numbers of a new stream are greater than those of the old one.
 func TestNATSBroker(t *testing.T) {
 	js := startNATS(t)
 	var brokers [2]*NATSBroker

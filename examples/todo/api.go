@@ -16,7 +16,7 @@ import (
 
 const defaultLimit = 50
 
-// newHandler returns the whole application. Requests must have one of hosts as their host.
+// newHandler returns the whole application. It refuses requests for a host that isn't in the list hosts.
 func newHandler(todos *store, hosts []string) (filo.Handler, error) {
 	r := router.New()
 	// Pages of other sites must not read or change the todos: neither through a host name of theirs that resolves to this server (HostCheck), nor

@@ -31,7 +31,8 @@ type Want int
 const (
 	// Ends: the server ends each connection because of what the attacker sends.
 	Ends Want = iota
-	// TimesOut: the server ends each connection, or the streams or messages begun there, when a time-out expires or because the client is too slow.
+	// TimesOut: the server ends each connection, or the streams or messages begun on it, when a time-out expires or because the client is too
+	// slow.
 	TimesOut
 	// Bounded: the server may serve the attacker for ever, if the server's memory doesn't keep growing.
 	Bounded
@@ -97,7 +98,7 @@ type Figure struct {
 	Time    time.Duration
 	Conns   int            // connections that were opened
 	Undone  int            // dials that failed
-	Frames  int            // frames that were sent, some of which the server may not have read: socket buffers hold some hundred kilobytes
+	Frames  int            // frames that were sent, some of which the server might not have read: socket buffers hold some hundred kilobytes
 	Streams int            // opened
 	Answers int            // with any status
 	Resets  map[string]int // RST_STREAM received, by code
@@ -108,8 +109,8 @@ type Figure struct {
 	Ended map[string]int
 	// Endless counts the attackers that have never lost a connection.
 	Endless int
-	// Longest is the longest time that the server took to end a connection, or the streams begun there. LongestFrames counts the frames that
-	// were sent on this connection. If the server sends GOAWAY, the connection counts as ended when the GOAWAY arrives.
+	// Longest is the longest time that the server took to end a connection, or the streams begun on it. LongestFrames counts the frames that
+	// were sent on the connection that took longest. If the server sends GOAWAY, the connection counts as ended when the GOAWAY arrives.
 	LongestFrames int
 	Longest       time.Duration
 	// NotOK counts answers whose status isn't 200.
@@ -118,7 +119,7 @@ type Figure struct {
 	Wrong string
 }
 
-// Run attacks the server that dial connects to until ctx is done.
+// Run attacks the server to which the function dial connects, until ctx is done.
 func (a *Attack) Run(ctx context.Context, dial func() (net.Conn, error)) Figure {
 	began := time.Now()
 	sum := summing{Figure: Figure{Ended: map[string]int{}, Resets: map[string]int{}}}
@@ -217,8 +218,8 @@ func (s *summing) endedLocked(by string, after time.Duration, frames int) bool {
 	return true
 }
 
-// Judge returns what is wrong with the server's reaction to the attack, "" if nothing is. timeouts says that the attack has lasted longer
-// than the server's time-outs.
+// Judge returns what is wrong with the server's reaction to the attack, "" if nothing is. The argument timeouts says that the attack has
+// lasted longer than the server's time-outs.
 func (a *Attack) Judge(f *Figure, timeouts bool) string {
 	ended := -f.Ended["GOAWAY "+http2.NoError.String()] // no complaint: a server may limit the number of requests on a connection
 	for _, n := range f.Ended {

@@ -152,7 +152,8 @@ func (c *conn) openMany(method, path, more string, endStream bool) bool {
 	return true
 }
 
-// takes returns an attack that opens many streams and keeps them open. At intervals, it sends the frames that next appends for each stream.
+// takes returns an attack that opens many streams and keeps them open. At intervals, it sends the frames that the function next appends for
+// each stream.
 func takes(method, path, more string, endStream bool, every time.Duration, next rounds) func(*conn) {
 	return func(c *conn) {
 		if c.openMany(method, path, more, endStream) {
@@ -220,7 +221,7 @@ func unread(c *conn) {
 	}
 }
 
-// politely returns a client that sends requests at intervals. more is appended to each field block.
+// politely returns a client that sends requests at intervals. The argument more is appended to each field block.
 func politely(more string, interval time.Duration) func(*conn) {
 	return func(c *conn) {
 		block := append(c.head(get, pathQuick), more...)

@@ -63,7 +63,7 @@ var errOver = errors.New("closed by the client")
 // conn is a client's connection. It can send any frames. Its manner says which rules of the protocol it breaks by itself.
 //
 // One goroutine reads and never writes, so it can't deadlock with a server that doesn't read until its own writes are done. Another goroutine
-// writes the bytes that send and the reading goroutine queue.
+// writes the bytes that the method send and the reading goroutine have queued.
 type conn struct {
 	manner
 	nc      net.Conn
@@ -82,14 +82,14 @@ type conn struct {
 	taken  uint32
 
 	mu      sync.Mutex
-	changed sync.Cond // signals that out has changed, that window has grown, or that a stream or the connection has ended
+	changed sync.Cond // signals that the field out has changed, that the window has grown, or that a stream or the connection has ended
 	out     []byte
 	err     error // the reason why the connection has ended
 	unsent  error // the error that makes further writes impossible
-	window  int   // of the connection, for DATA to the server
+	window  int   // the connection's window for DATA to the server
 	streams map[uint32]struct{}
 	lastID  uint32
-	// allEnded says that the server has ended all streams that request has opened.
+	// allEnded says that the server has ended all streams that the method request has opened.
 	allEnded bool
 	greeted  bool // the server's SETTINGS have arrived
 	muted    bool // see mute
@@ -353,8 +353,8 @@ func (c *conn) reply(b []byte) {
 	}
 }
 
-// mute stops the reading goroutine from sending replies, because a reply in the middle of the attack's frame or field block would break it.
-// It first waits until the server's SETTINGS are acknowledged. It returns false if sending is impossible.
+// mute stops the reading goroutine from sending replies, because a reply in the middle of the attack's frame or field block would break that
+// frame or block. It first waits until the server's SETTINGS are acknowledged. It returns false if sending is impossible.
 func (c *conn) mute() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -454,7 +454,7 @@ func (c *conn) request(max int, block []byte, endStream bool) (id uint32, ok boo
 	return id, c.sendLocked(appendHeaders(nil, id, block, endStream))
 }
 
-// open returns the streams that request has opened and the server hasn't ended.
+// open returns the streams that the method request has opened and the server hasn't ended.
 func (c *conn) open() (ids []uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -500,8 +500,8 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 }
 
-// hold keeps the streams that request has opened, until the server has ended all of them, or the connection. At each interval (every), it
-// sends the frames that next appends for each stream. If the interval is 0, it sends without a pause.
+// hold keeps all streams of the method request open until the server has ended all of them or the connection. At each interval (every), it
+// sends the frames that the function next appends for each stream. If the interval is 0, it sends without a pause.
 func (c *conn) hold(every time.Duration, next rounds) {
 	for {
 		ids := c.open()

@@ -276,7 +276,7 @@ type PhaseFigure struct {
 	First           error
 }
 
-// Figure waits until the next phase has begun and all requests of this one are answered.
+// Figure waits until the next phase has begun and all requests of this phase are answered.
 func (h *Phase) Figure() PhaseFigure {
 	<-h.all
 	h.polite.mu.Lock()

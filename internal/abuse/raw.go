@@ -106,8 +106,8 @@ func (s *summing) addRaw(r *raw) bool {
 	return s.endedLocked(r.by, time.Since(r.began), r.sent)
 }
 
-// body returns an attack that begins a POST whose Content-Length is length, and sends the first part of the body at once: now is its
-// size. Then it sends one byte at each interval (every), or nothing more if that is 0.
+// body returns an attack that begins a POST whose Content-Length is length, and sends the first part of the body, whose size is the argument
+// now, at once. Then it sends one byte at each interval (every), or nothing more if every is 0.
 func body(length, now int, every time.Duration) func(*raw) {
 	return func(r *raw) {
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", pathBody, r.nc.RemoteAddr(), length)

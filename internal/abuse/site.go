@@ -20,7 +20,7 @@ func (s *Site) Calls() (calls, peak int64) {
 	return s.calls.Load(), s.peak.Swap(s.running.Load())
 }
 
-// Called counts a call that begins. It returns the function to call when it ends.
+// Called counts a call that begins. It returns the function to call when the counted call ends.
 func (s *Site) Called() func() {
 	s.calls.Add(1)
 	running := s.running.Add(1)

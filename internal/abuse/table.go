@@ -13,10 +13,10 @@ import (
 type tableCheck struct {
 	size    uint32 // the size of the server's table, according to the updates in its field blocks
 	changes []tableChange
-	nSent   int // SETTINGS
+	nSent   int // how many SETTINGS the client has sent
 	nAcked  int
 	due     bool
-	least   uint32 // if due, the size that the update at the beginning of the next block must have at most
+	least   uint32 // if due is set, the largest size that the update at the beginning of the next block may have
 }
 
 // tableChange records the smallest table size in the n-th SETTINGS frame that the client has sent.

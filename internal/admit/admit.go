@@ -15,7 +15,7 @@ import (
 type Kind uint8
 
 const (
-	// None means that no place is taken. A handler that runs where its request was read needs no place.
+	// None means that no place is taken. A handler that runs in the worker that has read its request needs no place.
 	None Kind = iota
 	// Ordinary is a place for any handler. It counts against Concurrency.
 	Ordinary
@@ -95,7 +95,7 @@ func (a *Admission) IsFull() bool { return a.taken[Ordinary].Load() >= a.most[Or
 func (a *Admission) Beyond() int { return int(max(0, a.taken[Ordinary].Load()-a.most[Ordinary])) }
 
 // TakeBeyond takes an ordinary place, even if none is free, for a worker whose handler has begun without a place. Later the worker records
-// it in its Place by ReceiveLate.
+// the place in its Place by ReceiveLate.
 func (a *Admission) TakeBeyond() { a.taken[Ordinary].Add(1) }
 
 // take takes a place of kind k. It returns false if none is free.

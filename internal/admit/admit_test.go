@@ -146,7 +146,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// A wait ends after MaxWait, or at the given deadline if that is earlier, or at once when left is closed.
+// A wait ends after MaxWait, or at the given deadline if that is earlier, or at once when the channel left is closed.
 func TestAwaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(1, 1, time.Second)

@@ -67,8 +67,8 @@ func (a *Admission) JoinQueue() bool { return addBelow(&a.waiting, a.queue.most)
 // LeaveQueue undoes JoinQueue.
 func (a *Admission) LeaveQueue() { a.waiting.Add(-1) }
 
-// AwaitPlace is called after JoinQueue. It waits until occupy has taken an ordinary place and returned true, until left is closed, or until
-// maxWait or the deadline has passed; the zero time is no deadline. It returns false if the wait ends without a place.
+// AwaitPlace is called after JoinQueue. It waits until the function occupy has taken an ordinary place and returned true, until the channel left
+// is closed, or until maxWait or the deadline has passed; the zero time is no deadline. It returns false if the wait ends without a place.
 func (a *Admission) AwaitPlace(occupy func() bool, left <-chan struct{}, deadline time.Time) bool {
 	q := &a.queue
 	longest := q.maxWait

@@ -7,7 +7,7 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// Answers counts the bytes of all answers that wait to be sent although their handlers have returned.
+// Answers counts the bytes of all answers that wait to be sent after their handlers have returned or gone on.
 type Answers struct {
 	limit int64 // negative: none; immutable
 	used  atomic.Int64
@@ -21,7 +21,7 @@ const (
 	waiterCost = 32 << 10
 	// Once half of the limit is used, one HTTP/2 connection may use at most 1/connShare of the limit.
 	connShare = 32
-	// While the budget is crowded, a client has one crowdedShare-th of its grace to open a window, but at least crowdedTime.
+	// While the budget is crowded, a client has 1/crowdedShare of its grace to open a window, but at least crowdedTime.
 	crowdedShare = 10
 	crowdedTime  = time.Second
 )

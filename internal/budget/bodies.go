@@ -22,7 +22,7 @@ type Bodies struct {
 
 	mu     race.Mutex[race.OfBodies]
 	silent map[*Room]silentBody
-	next   clock.Time // when the next search may be made, after one that has found no silent body
+	next   clock.Time // the time before which no search is made; set by a search that has found no silent body
 }
 
 // Room is the room that the buffer of one body takes up. Goroutines other than the reader of the body may change only the field bytes.

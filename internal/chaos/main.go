@@ -74,7 +74,7 @@ type row struct {
 // with enough places: a client that has closed its writing half while its request waits for a place gets a 503.
 const (
 	overTCP   = "keep-alive,pipelined,one-shot,handlers,uploads,large-uploads,continued,streams,panics,slow-heads,slow-readers,resets,leaves,watched-resets,hijacks,garbage"
-	inParts   = "continued,pieces" // alone, because other clients would take the processors, and the server would wait for parts less often
+	inParts   = "continued,pieces" // runs without other kinds, whose clients would take the processors, so that the server would wait for parts less often
 	overTLS   = "tls,h2-tls,h2-tls-cancels"
 	overHTTP2 = "h2c,h2-both-ways,h2-cancels,h2-gone,h2-windows,h2-cuts,h2-garbage"
 	timeless  = "keep-alive,pipelined,one-shot,uploads,streams,tls,h2c,h2-tls"

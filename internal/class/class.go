@@ -14,8 +14,8 @@ import (
 const (
 	// Quick is the longest time for which a handler counts as quick.
 	Quick = 10 * time.Microsecond
-	// Brief is the longest median with which a handler that computes may run where its request was read, as long as nothing else is ready
-	// there.
+	// Brief is the longest median duration with which a computing handler may run in the worker that has read its request. It runs there only
+	// while nothing else is ready.
 	Brief = 400 * time.Microsecond
 	// TimedCalls is the sampling interval for quick handlers: a worker times one in TimedCalls of their calls.
 	TimedCalls = 64
@@ -31,12 +31,12 @@ const (
 	maxComputed = 16
 	waitWeight  = 4
 
-	// slowRetakes retakes within slowWindow inline calls make a class slow for a while. A single retake proves nothing: on a busy machine
-	// hundreds of a quick handler's calls take a thousand times as long as usual.
+	// slowRetakes retakes (see Retaken) within slowWindow inline calls make a class slow for a while. A single retake proves nothing: on a busy
+	// machine hundreds of a quick handler's calls take a thousand times as long as usual.
 	slowRetakes = 3
 	slowWindow  = 1000
-	// minBackOff is how long a class counts as slow the first time. The time doubles with each repetition, up to maxBackOff. It is reset to
-	// minBackOff when the class has then been quick for forgiven times as long.
+	// minBackOff is how long a class counts as slow the first time. The time doubles with each repetition, up to maxBackOff. It begins with
+	// minBackOff again if the class has been quick in between for more than forgiven times the previous back-off.
 	minBackOff = 10 * time.Millisecond
 	maxBackOff = 10 * time.Second
 	forgiven   = 10
@@ -63,15 +63,15 @@ type Class struct {
 	always bool // see SetAlways; immutable once the class is in use
 	// slowUntil is the time until which the class is slow because its calls have held up loops; 0: never.
 	slowUntil clock.Atomic[clock.Nanos]
-	// set is the Set that has added the class last.
+	// set is the Set that has added the class most recently.
 	set atomic.Pointer[Set]
 	// parked is the class of the functions that serve the connections that the handler has parked.
 	parked atomic.Pointer[Class]
 
 	_  apart.Lines
 	mu sync.Mutex
-	// Inlined counts one in TimedCalls of the inline calls. Handoffs counts the calls before or in which a leader has given its loop away,
-	// or in the blocking driver a worker its HTTP/2 connection.
+	// Inlined counts one in TimedCalls of the inline calls. Handoffs counts the calls before or during which a leader has given its loop
+	// away or, in the blocking driver, a worker has given its HTTP/2 connection away.
 	Inlined, Handoffs atomic.Uint64
 	trend             atomic.Int32 // see drifts
 	retakes           atomic.Uint64
@@ -92,11 +92,11 @@ const (
 	offload
 )
 
-// SetInline makes the calls of the class run where their request was read, whatever the measurements are. It must be called before the class
-// is in use, as must SetOffload.
+// SetInline makes the calls of the class run in the worker that has read the request, whatever the measurements are. SetInline and SetOffload
+// must be called before the class is in use.
 func (k *Class) SetInline() { k.fixed = inline }
 
-// SetOffload prevents the calls of the class from running where their request was read.
+// SetOffload prevents the calls of the class from running inline.
 func (k *Class) SetOffload() { k.fixed = offload }
 
 // SetAlways allows the calls of the class to run in a reserved place when no ordinary place is free. It must be called before the class is
@@ -128,7 +128,7 @@ func (k *Class) Known() bool {
 	return 0 < median && median < int64(Quick)
 }
 
-// MayRunInline reports whether the handler may run where its request was read.
+// MayRunInline reports whether the handler may run in the worker that has read its request.
 func (k *Class) MayRunInline() bool { return k.IsQuick() && !k.isHeldBack() }
 
 // isHeldBack reports whether the class is slow for a while because its calls have held up loops.
@@ -144,8 +144,9 @@ func (k *Class) IsBrief() bool {
 	return k.fixed == learned && int64(Quick) < median && median <= int64(Brief)
 }
 
-// Computes reports whether the handler is known to be brief, and to spend its time on the processor. Such a handler may run where its
-// request was read, if no other request is ready there: it delays no client for long, and no other worker must be woken to lead the loop.
+// Computes reports whether the handler is known to be brief, and to spend its time on the processor. Such a handler may run in
+// the worker that has read its request, if no other request is ready there: it delays no client for long, and saves waking another worker to
+// lead the loop.
 func (k *Class) Computes() bool {
 	return k.IsBrief() && k.computed.Load() >= minComputed && !k.isHeldBack()
 }
@@ -271,7 +272,7 @@ type Set struct {
 	all map[*Class]bool // guarded by mu
 }
 
-// In reports whether s is the set that has added the class last.
+// In reports whether s is the set that has added the class most recently.
 func (k *Class) In(s *Set) bool { return k.set.Load() == s }
 
 // Add puts the class into the set.

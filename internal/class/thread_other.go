@@ -4,5 +4,5 @@ package class
 
 import "time"
 
-// threadTime returns zeros. It isn't needed on this system: without loops no handler runs where its request was read.
+// threadTime returns zeros. It isn't needed on this system: without loops no leader runs a handler inline.
 func threadTime() (thread int, ran time.Duration) { return 0, 0 }

@@ -6,14 +6,14 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// Timer measures the handlers that one worker runs one after the other, in either driver. It measures one in TimedCalls calls of a class
-// that is known to be quick, since two clock readings cost as much as a short handler, and every call of any other class. The zero Timer is
-// ready for use.
+// Timer measures the handlers that one worker runs one after the other, in either driver. Of all calls of classes that are known to be quick,
+// it measures one in TimedCalls, since two clock readings cost as much as a short handler. It measures every call of any other class. The zero
+// Timer is ready for use.
 type Timer struct {
 	class *Class
-	since clock.Nanos // when the call began that is being measured; 0: no call is being measured
-	// begun and entered count calls that are inline or of quick classes: begun those of servers' own classes, and entered those of classes
-	// that handlers have entered. If each handler enters one class, the two kinds of calls alternate. With a single count, every
+	since clock.Nanos // when the call that is being measured began; 0: no call is being measured
+	// begun and entered count calls that are inline or of quick classes. begun counts the calls of servers' own classes, and entered those of
+	// classes that handlers have entered. If each handler enters one class, the two kinds of calls alternate. With a single count, every
 	// TimedCalls-th call would then be of the same kind.
 	begun, entered uint32
 
@@ -50,8 +50,8 @@ func (t *Timer) SampleNext(k *Class) { t.sampling = k }
 // DropSample undoes SampleNext.
 func (t *Timer) DropSample() { t.sampling = nil }
 
-// Start begins to measure the handler, if this call is one that must be measured. inline says that the handler runs where its request was
-// read.
+// Start begins to measure the handler, if this call is one that must be measured. inline says that the handler runs in the worker that
+// has read its request.
 func (t *Timer) Start(inline bool) { t.start(&t.entered, inline) }
 
 func (t *Timer) start(calls *uint32, inline bool) {

@@ -43,7 +43,7 @@ func TestTimerSamples(t *testing.T) {
 	}
 }
 
-// sampledCalls is how many calls sample must sample.
+// sampledCalls is how many calls the function sample must sample.
 const sampledCalls = 50
 
 // sample calls a handler of a brief class, and returns how many calls were sampled, and how many samples say that the handler computes.

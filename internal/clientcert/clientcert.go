@@ -34,7 +34,8 @@ func serverName(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// configFor returns the configuration that GetConfigForClient would return for a handshake for the host with the parameters of this connection.
+// configFor returns the configuration that GetConfigForClient would return if a client made a handshake for the host, with the TLS version, the
+// cipher suite and the application protocol of this connection.
 func configFor(base *tls.Config, state *tls.ConnectionState, host string, conn net.Conn) (*tls.Config, error) {
 	hello := &tls.ClientHelloInfo{
 		ServerName: host, CipherSuites: []uint16{state.CipherSuite}, SupportedVersions: []uint16{state.Version},

@@ -1,8 +1,8 @@
 // Command clients runs widely used HTTP clients against a filo server, each in its typical way: Go's, curl, Node's, Java's and gRPC's. It
 // prints the number of requests of each client. It exits with 1 if a request of a client has failed, or if the server has refused a request.
 //
-// The server runs in this process, the clients run in others. A client whose program isn't installed is skipped. gRPC's client is built in a
-// temporary module, so that this module doesn't depend on gRPC.
+// The server runs in this process, the clients run in other processes. A client whose program isn't installed is skipped. gRPC's client is
+// built in a temporary module, so that this module doesn't depend on gRPC.
 package main
 
 import (

@@ -39,8 +39,8 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
-// Waited returns how long the server has waited for a client. If a wait lasts until more than pause after its deadline, the process was paused. Then
-// only the time before the deadline counts. A deadline of 0 means that there is none.
+// Waited returns how long the server has waited for a client. If now exceeds the deadline by more than the duration pause, the process was paused.
+// Then only the time before the deadline counts. A deadline of 0 means that there is none.
 func Waited(since, deadline, now Time, pause time.Duration) time.Duration {
 	if deadline != 0 && now.Sub(deadline) > pause {
 		now = deadline
@@ -51,7 +51,7 @@ func Waited(since, deadline, now Time, pause time.Duration) time.Duration {
 // Past is a deadline for a net.Conn that wakes the goroutines waiting in its Read or Write.
 var Past = time.Unix(1, 0)
 
-// Atomic is a moment that several goroutines load and store. The zero value holds none.
+// Atomic is a moment that several goroutines load and store. The zero value holds no moment.
 type Atomic[T Time | Nanos] struct{ nanoseconds atomic.Int64 }
 
 // Load returns the moment.

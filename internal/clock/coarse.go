@@ -42,8 +42,8 @@ const (
 	MaxTick = 100 * time.Millisecond
 )
 
-// Tick returns the tick for a clock; shortest is the shortest duration that the clock measures. The tick is a twentieth of shortest, but at
-// least 500 µs and at most 100 ms.
+// Tick returns the tick for a clock; shortest is the shortest duration that the clock measures. The tick is 1/20 of this duration, but at least
+// 500 µs and at most 100 ms.
 func Tick(shortest time.Duration) time.Duration {
 	return min(max(shortest/20, MinTick), MaxTick)
 }
@@ -215,7 +215,7 @@ func (c *Coarse) rest() {
 }
 
 // refreshLocked stores the time. It reads the wall clock every time, because somebody may set the wall clock forwards or backwards. A
-// reader that sees the new time must also see what refreshed has derived from it.
+// reader that sees the new time must also see the data that refreshed has derived from it.
 func (c *Coarse) refreshLocked() {
 	c.mu.AssertHeld()
 	base, wall := c.origin(), time.Now()

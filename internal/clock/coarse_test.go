@@ -21,7 +21,7 @@ func (c *tested) start(tick time.Duration) {
 	c.Start(tick, func(wall time.Time) { c.wall.Store(&wall) })
 }
 
-// checkRefreshed fails unless the last refresh had the current wall time, or one that is earlier by no more than late. running says
+// checkRefreshed fails unless the last refresh had the current wall time, or one that is earlier by at most the duration late. running says
 // whether the clock must run.
 func (c *tested) checkRefreshed(t *testing.T, running bool, late time.Duration) {
 	t.Helper()
@@ -172,7 +172,7 @@ func TestClockRests(t *testing.T) {
 	}
 }
 
-// restAndWake lets the clock come to rest, wakes it by read, and keeps it awake. The argument of read is how far the time may be behind.
+// restAndWake lets the clock come to rest, wakes it by calling read, and keeps it awake. The argument of read is how far the time may be behind.
 func restAndWake(t *testing.T, coarse *tested, read func(late time.Duration)) {
 	t.Helper()
 	time.Sleep((restAfter + 1) * testTick)

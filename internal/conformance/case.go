@@ -78,7 +78,7 @@ func Seeds() [][]byte {
 // A request holds the fields in which the cases of a group differ.
 type request struct{ name, raw string }
 
-// each returns a case for every request. The request's name follows the group's.
+// each returns a copy of group for every request. The name of the copy is the group's name, a slash and the request's name.
 func each(group Case, requests []request) []Case {
 	cases := make([]Case, len(requests))
 	for i, r := range requests {
@@ -131,12 +131,12 @@ func saying(a Answer, name, value string) Answer {
 
 func answers(a ...Answer) []Answer { return a }
 
-// refused returns a group whose requests get this status, after which the server closes the connection.
+// refused returns a group, for each, whose requests get this status, after which the server closes the connection.
 func refused(code int, name, rfc, sentence string) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: answers(status(code)), Then: Closes}
 }
 
-// accepted returns a group whose requests get these answers, after which the connection stays open.
+// accepted returns a group, for each, whose requests get these answers, after which the connection stays open.
 func accepted(name, rfc, sentence string, want ...Answer) Case {
 	return Case{Name: name, RFC: rfc, Sentence: sentence, Want: want, Then: Open}
 }

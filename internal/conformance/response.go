@@ -36,8 +36,8 @@ func syntaxError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// ReadResponse reads the next answer, interim or final. head says that a final answer belongs to a HEAD request, and so has no body.
-// ReadResponse returns a bare io.EOF if the connection ends before the answer's first byte.
+// ReadResponse reads the next answer, interim or final. The argument head says that a final answer belongs to a HEAD request, and so has no
+// body. ReadResponse returns a bare io.EOF if the connection ends before the answer's first byte.
 func ReadResponse(br *bufio.Reader, head bool) (*Response, error) {
 	if _, err := br.Peek(1); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// timeout bounds one connection. It is generous, because a server can compute every answer in the table at once.
+	// timeout bounds one connection. It is far longer than needed, since a server can compute every answer in the table at once.
 	timeout = time.Minute
 
 	// atOnce is how many connections a case uses concurrently.
@@ -28,7 +28,7 @@ const probe = "GET /hello HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
 
 func probeAnswer() Answer { return saying(hello(), "Connection", "close") }
 
-// Run runs the whole table against the server that dial connects to. It sends each request whole, then followed by another request in the
+// Run runs the whole table against the server to which dial connects. It sends each request whole, then followed by another request in the
 // same write, and then cut in two at every byte. If a connection has a method WaitRead() error, which returns when the server has read
 // everything that was sent, cuts are exact, and the requests are also sent byte by byte. With -short, requests aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
@@ -53,7 +53,7 @@ type Options struct {
 	Undated bool
 }
 
-// Run runs the case against the server that dial connects to. The error describes how the answers differ from the expected ones.
+// Run runs the case against the server to which dial connects. The error describes how the answers differ from the expected ones.
 func (c *Case) Run(dial func() (net.Conn, error), o Options) error {
 	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt, undated: o.Undated}).run(!o.Cut)
 }

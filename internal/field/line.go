@@ -37,7 +37,7 @@ func (l *List) SetLine(f *Line) {
 	l.writeLine(&l.entries[at], f)
 }
 
-// AddLine appends f and keeps others of the same name.
+// AddLine appends f and keeps other fields of the same name.
 func (l *List) AddLine(f *Line) {
 	entries, e := extend(l.entries)
 	l.entries = entries

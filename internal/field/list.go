@@ -83,7 +83,7 @@ func (l *List) Copy(b []byte, entries []Entry) {
 	l.entries = append(l.entries[:0], entries...)
 }
 
-// CopyFrom makes l a copy of from. l must not have borrowed a buffer.
+// CopyFrom makes l a copy of the list from. l must not have borrowed a buffer.
 func (l *List) CopyFrom(from *List) { l.Copy(from.buf, from.entries) }
 
 // Len returns the number of fields.
@@ -104,7 +104,7 @@ func (l *List) Value(i int) []byte {
 	return l.entries[i].ValueIn(l.buf)
 }
 
-// Find returns the index of the first field called name, beginning with the field at the index from; -1 if there is none.
+// Find returns the index of the first field called name whose index is at least from, or -1 if there is none.
 func (l *List) Find(name string, from int) int { return l.findNamed(name, Lookup(name), from) }
 
 // findNamed is Find for a name whose number is known.
@@ -180,8 +180,8 @@ func (l *List) HasToken(id ID, token string) bool {
 	return false
 }
 
-// Set replaces all fields called name with one that has the value, at the position of the first of them. It does nothing if the name isn't a token.
-// It replaces control bytes in the value with spaces.
+// Set replaces all fields called name with a single field that has the value, at the position of the first of them. It does nothing if the
+// name isn't a token. It replaces control bytes in the value with spaces.
 func (l *List) Set(name, value string) { set(l, name, Lookup(name), value) }
 
 // SetBytes is Set for a value in bytes, which it copies.
@@ -196,7 +196,7 @@ func (l *List) SetInt(id ID, value int64) {
 	set(l, names[id], id, strconv.AppendInt(digits[:0], value, 10))
 }
 
-// Add appends a field and keeps others of the same name. It treats names and values as Set does.
+// Add appends a field and keeps other fields of the same name. It treats names and values as Set does.
 func (l *List) Add(name, value string) { add(l, name, Lookup(name), value) }
 
 // AddBytes is Add for a value in bytes, which it copies.
@@ -303,8 +303,8 @@ func (l *List) own() (old []byte) {
 	return l.buf
 }
 
-// poisonOutgrown overwrites old, the buffer before a change, if the change has replaced it. Slices that the list returned before the change point
-// into old and are no longer valid.
+// poisonOutgrown overwrites old, the buffer before a change, if the change has replaced it. Slices that the list has returned earlier point into
+// old, and are no longer valid.
 func (l *List) poisonOutgrown(old []byte) {
 	if race.Enabled && cap(old) > 0 && &old[:1][0] != &l.buf[0] {
 		lend.Poison(old[:cap(old)])

@@ -20,7 +20,8 @@ func (m modelList) index(name string) int {
 	return slices.IndexFunc(m, func(f modelField) bool { return strings.EqualFold(f.name, name) })
 }
 
-// set does what List.Set's comment says: "Set replaces all fields called name with one that has the value, at the position of the first of them."
+// set does what List.Set's comment says: "Set replaces all fields called name with a single field that has the value, at the position of the
+// first of them."
 func (m modelList) set(name, value string) modelList {
 	at := m.index(name)
 	if at < 0 {
@@ -175,7 +176,7 @@ func TestListModel(t *testing.T) {
 	}
 }
 
-// "Del removes all fields called name", wherever they are among others, whose order stays.
+// "Del removes all fields called name", wherever they are among other fields, and keeps the order of the others.
 func TestListDelInterleaved(t *testing.T) {
 	for pattern := range 1 << 7 {
 		for _, borrowed := range []bool{false, true} {
@@ -268,7 +269,7 @@ func TestListSetters(t *testing.T) {
 	}
 }
 
-// A name of 65,535 bytes is the longest.
+// The longest name has 65,535 bytes.
 func TestListLongNames(t *testing.T) {
 	longest := strings.Repeat("n", 1<<16-1)
 	var h List
@@ -279,7 +280,7 @@ func TestListLongNames(t *testing.T) {
 	checkList(t, &h, modelList{{longest, "a"}, {"X", "c"}}, []string{longest, longest + "n", "x"})
 }
 
-// Fields are sent with the order, case and value with which they were set.
+// Fields are sent in the list's order, with the case and the value with which they were set.
 func TestListOnTheWire(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	for range 300 {

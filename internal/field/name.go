@@ -173,7 +173,7 @@ func (id ID) InFinal() bool {
 }
 
 // InInterim reports whether an interim answer (RFC 9110, section 15.2) may have the field. A field that describes the final answer or the connection
-// may not be in an interim answer.
+// must not be in an interim answer.
 func (id ID) InInterim() bool {
 	switch id {
 	case ContentLength, TransferEncoding, Connection, ContentType, KeepAlive, ProxyConnection, Trailer:
@@ -182,8 +182,8 @@ func (id ID) InInterim() bool {
 	return true
 }
 
-// InTrailer reports whether a field may be in a trailer section. A field that decides how the message is framed, routed, authenticated or read (RFC
-// 9110, section 6.5.1) may not, nor may a field about the connection.
+// InTrailer reports whether a field may be in a trailer section. Two kinds of fields must not be there: those that decide how the message is
+// framed, routed, authenticated or read (RFC 9110, section 6.5.1), and those about the connection.
 func (id ID) InTrailer() bool {
 	switch id {
 	case Trailer, ContentType, ContentEncoding, ContentRange, Authorization, Cookie,

@@ -76,7 +76,7 @@ func TestFieldHashCollisions(t *testing.T) {
 	}
 }
 
-// A name that differs slightly from a known one isn't taken for it, even if both have the same hash.
+// A name that differs slightly from a known name isn't mistaken for it, even if both have the same hash.
 func TestUnknownFieldNames(t *testing.T) {
 	known := make(map[string]bool)
 	for _, name := range names {

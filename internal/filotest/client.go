@@ -103,9 +103,9 @@ func (c *Client) Reset() {
 	c.Close()
 }
 
-// Served waits for the answer to a request that has been sent, a 200 with the body want. After a 503 it sends the request again, from the
-// bytes in again: another request, or a leader that has lost its loop because its thread got no processor, may occupy the last place for a
-// moment.
+// Served waits for the answer to a request that has been sent, a 200 with the body want. After each 503 it repeats the request, whose bytes
+// are the argument again: another request, or a leader that has lost its loop because its thread got no processor, may occupy the last place
+// for a moment.
 func (c *Client) Served(again, want string) {
 	c.T.Helper()
 	Await(c.T, "a place for a request", func() bool {

@@ -62,7 +62,7 @@ func (g *Gate) Begun(t testing.TB, s *Server) <-chan struct{} {
 // Huge is a body larger than any socket buffers.
 var Huge = sync.OnceValue(func() []byte { return bytes.Repeat([]byte("0123456789abcdef"), 2<<20) }) // 32 MB
 
-// HoldPlace is Hold for a server with few places. A leader that has lost its loop may occupy the last place for a moment, so HoldPlace
+// HoldPlace is like Hold, for a server with few places. A leader that has lost its loop may occupy the last place for a moment, so HoldPlace
 // repeats a refused request.
 func (g *Gate) HoldPlace(t testing.TB, s *Server, c *Client) {
 	t.Helper()

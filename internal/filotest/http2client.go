@@ -56,7 +56,7 @@ func NewHTTP2Client(t testing.TB, url string, dial func(ctx context.Context, net
 	return &HTTP2Client{&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, url}
 }
 
-// Fetch sends a request. header alternates names and values. An invalid request fails the test.
+// Fetch sends a request. The arguments header alternate names and values. An invalid request fails the test.
 func (c *HTTP2Client) Fetch(ctx context.Context, method, path string, body io.Reader, header ...string) (*http.Response, error) {
 	c.T.Helper()
 	request, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)

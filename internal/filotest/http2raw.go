@@ -36,11 +36,11 @@ type RawHTTP2 struct {
 
 	Books   sync.Mutex
 	Streams map[uint32]*RawStream
-	LastID  uint32 // of GOAWAY
+	LastID  uint32 // the last stream ID in GOAWAY
 	GoneAll bool   // GOAWAY has arrived
 	Code    http2.ErrCode
-	window  int64        // of the connection, for DATA from the server
-	initial int64        // of a stream
+	window  int64        // the connection's window for DATA from the server
+	initial int64        // the initial window of a stream
 	Lowered []RawLowered // one element for each of the client's unacknowledged SETTINGS
 	Grown   int64        // sum of the server's WINDOW_UPDATE increments for the connection
 }
@@ -150,7 +150,7 @@ func (c *RawHTTP2) Add(write func(f *http2.Framer)) *RawHTTP2 {
 	return c
 }
 
-// Request adds the HEADERS of a request. The method is GET, unless fields begins with ":method" and another one.
+// Request adds the HEADERS of a request. The method is GET, unless fields begins with ":method" and another method.
 func (c *RawHTTP2) Request(id uint32, path string, end bool, fields ...string) *RawHTTP2 {
 	method := "GET"
 	if len(fields) > 0 && fields[0] == ":method" {

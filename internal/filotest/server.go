@@ -167,8 +167,8 @@ func Listen(t testing.TB, network, address string) net.Listener {
 // freeAddresses numbers the addresses that FreeAddress returns.
 var freeAddresses atomic.Int32
 
-// FreeAddress returns a TCP address on which nobody listens, for a program that will. On Linux, where all of 127.0.0.0/8 belongs to the loopback
-// device, each call returns another IP address. So the system gives the port to no other program in the meantime.
+// FreeAddress returns a TCP address on which nobody listens, for a program that will listen there. On Linux, where all of 127.0.0.0/8 belongs
+// to the loopback device, each call returns another IP address. So the system gives the port to no other program in the meantime.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	ip := "127.0.0.1"

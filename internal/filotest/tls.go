@@ -149,7 +149,7 @@ func (s *Server) WantServesTLS(t testing.TB) {
 		stats := s.Stats()
 		return stats.ConnsOpen == 0 && stats.WorkersRunning == 0
 	})
-	// On a busy machine a client may be too late for a short time-out. Then another one comes.
+	// On a busy machine a client may be too slow for a short time-out. In that case Await tries another client.
 	Await(t, "a request over TLS to be served", func() bool {
 		conn, err := tls.Dial("tcp", s.Addr, ClientTLS())
 		if err != nil {

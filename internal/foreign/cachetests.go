@@ -18,7 +18,7 @@ var cacheTests = source{"https://github.com/http-tests/cache-tests", "b55b8bda3d
 const cacheTestsTime = 3 * time.Minute
 
 // runCacheTests runs cache-tests, a suite for HTTP caches written for Node, against middleware/cache in front of the suite's own server. A
-// test that only shows how a cache behaves has no result. Neither has a test that depends on a failed one.
+// test that only shows how a cache behaves has no result. Nor does a test that depends on a failed test.
 func (r *report) runCacheTests(o *options, dir string) error {
 	node, err := exec.LookPath("node")
 	if err != nil {

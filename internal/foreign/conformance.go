@@ -45,8 +45,8 @@ func (r *report) runConformanceGRPC(o *options, dir string) error {
 	return r.conformance(o, dir, "./cmd/grpcserver", "conformance_grpc.yaml.txt", "direct")
 }
 
-// conformance builds a server program of the suite, and runs the cases that the configuration selects, once for each of ways: direct, or
-// through the proxy.
+// conformance builds a server program of the suite, and runs the cases that the configuration selects, once for each element of ways: "direct"
+// or "proxy".
 func (r *report) conformance(o *options, dir, command, config string, ways ...string) error {
 	s := *r.suite
 	if o.native {

@@ -24,8 +24,8 @@ type exception struct {
 // kinds are the kinds of reasons for which a test may fail.
 var kinds = []string{"difference", "policy", "no counterpart", "fault"}
 
-// readExceptions reads the tables of exceptions.md, by suite. differences is the page that describes filo's differences to users: every
-// difference must be listed there.
+// readExceptions reads the tables of exceptions.md, by suite. The argument differences is the page that describes filo's differences to users:
+// every difference must be listed there.
 func readExceptions(differences string) (map[string][]*exception, error) {
 	all := map[string][]*exception{}
 	suite := ""
@@ -112,7 +112,7 @@ func shorten(output []byte) []byte {
 // prints.
 func (r *report) tally() map[string]int {
 	outcomes := slices.Concat([]string{"passed"}, kinds, []string{"unlisted"})
-	reached, worst := map[string]bool{}, map[string]int{} // by function
+	reached, worst := map[string]bool{}, map[string]int{} // both keyed by test function
 	counts := map[string]int{}
 	for _, run := range r.runs {
 		if run.reached {

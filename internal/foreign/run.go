@@ -95,8 +95,8 @@ func (r *report) runGo(o *options, dir string) error {
 	return nil
 }
 
-// plan returns the runs of a test function. The parts that exceptions.md lists run separately, because a part that crashes or hangs would
-// hide the results of the others.
+// plan returns the runs of a test function. The parts that exceptions.md lists run separately, because a part that crashes or hangs would hide
+// the results of the other parts.
 func (r *report) plan(o *options, binary, dir, name string) (todo []func() *testRun) {
 	var apart []string
 	whole := false

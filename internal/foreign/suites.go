@@ -27,7 +27,7 @@ type suite struct {
 	files map[string]string
 	// tests selects test functions of the first package: those that match the value, in files whose names match the key. If it is nil, all run.
 	tests map[string]*regexp.Regexp
-	// ownInit says that one of files makes the tests use package standin, so that addStandIn needn't.
+	// ownInit says that a file of the field files makes the tests use package standin, so that addStandIn needn't.
 	ownInit bool
 	// contrib is the module below filo's contrib that one of the files needs; "" for none.
 	contrib string

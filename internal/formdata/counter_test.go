@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// While a form arrives, room is reserved for it, but no more than files may occupy. At the end, the room is what the form keeps in memory.
+// While a form arrives, room is reserved for its bytes, but no more than files may occupy in memory. When the form is complete, room
+// is reserved for what it keeps in memory, or none if that is little.
 func TestCounter(t *testing.T) {
 	full := errors.New("full")
 	for _, test := range []struct {

@@ -32,8 +32,8 @@ const (
 type Conn interface {
 	SetDeadline(t time.Time) error
 	SetReadDeadline(t time.Time) error
-	// IsSilent reports whether the owner has read everything that has arrived from the client; an end of the stream that hasn't been read yet counts
-	// as unread. IsSilent doesn't block. Any goroutine may call it between Wait and End, so the owner must call End before it closes the connection.
+	// IsSilent reports whether the owner has read everything that has arrived from the client, including the end of the stream if that has
+	// arrived. IsSilent doesn't block. Any goroutine may call it between Wait and End, so the owner must call End before it closes the connection.
 	IsSilent() bool
 }
 
@@ -56,7 +56,7 @@ type Queue struct {
 	looks     bool                            // a timer that will call look is set; guarded by mu
 	waiting   list.List                       // of *handshake, those that wait for their clients; the front one has waited for the longest; guarded by mu
 	all       map[Conn]*handshake             // every handshake by its connection; guarded by mu
-	clients   map[netip.Addr]*handshakeClient // the clients that have a handshake in all, by address; guarded by mu
+	clients   map[netip.Addr]*handshakeClient // by address: the clients that have a handshake in the map all; guarded by mu
 	turns     list.List                       // of *handshakeClient: those that have queued handshakes; guarded by mu
 }
 
@@ -75,19 +75,19 @@ const (
 	handshakeQueued handshakeStage = iota
 	handshakeComputes
 	handshakeHeld   // it has computed for too long, so a function of the program is probably waiting
-	handshakeWaits  // for its client, or it has waited for its client before
+	handshakeWaits  // it waits for its client, or has waited for its client before
 	handshakeOusted // it still runs, but its reads and writes fail
 )
 
 // handshakeClient holds the handshakes of one address. Its fields are guarded by the queue's mu.
 type handshakeClient struct {
 	address    netip.Addr
-	handshakes int           // in all
+	handshakes int           // how many handshakes of the address are in Queue.all
 	waiting    int           // those that wait for their clients
 	queued     list.List     // of *handshake, the newest last
 	late       list.List     // of *handshake, the newest last: they are still queued, but have waited for longer than patience
 	patience   time.Duration // how long a handshake may wait before it moves to late
-	turn       *list.Element // in turns; nil if none is queued
+	turn       *list.Element // the element in Queue.turns; nil if no handshake of the address is queued
 }
 
 // next returns the queued handshake that begins next. There must be one.
@@ -186,7 +186,7 @@ func (q *Queue) goOnLocked() {
 	}
 }
 
-// setHeldLocked moves handshakes that have computed for at least long to the stage handshakeHeld, in which they no longer count against PerProc.
+// setHeldLocked moves handshakes that have computed for at least q.long() to the stage handshakeHeld, where they no longer count against PerProc.
 func (q *Queue) setHeldLocked(now clock.Nanos) {
 	q.mu.AssertHeld()
 	for e := q.computing.Front(); e != nil; e = q.computing.Front() {
@@ -226,7 +226,7 @@ func (q *Queue) Wait(conn Conn) {
 	q.goOnLocked()
 }
 
-// maxLooks is the maximum number of connections that oustLocked asks whether they are silent.
+// maxLooks is the maximum number of connections that oustLocked checks for silence.
 const maxLooks = 16
 
 // oustLocked ends the wait of one handshake, of the address with the most waiting handshakes. It ends the longest wait whose client is silent or, if

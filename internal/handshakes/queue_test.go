@@ -47,7 +47,7 @@ func begin(q *Queue, client netip.Addr, n int) (conns []*testConn) {
 }
 
 // A client with many queued handshakes takes turns with a client that comes later. Each client's oldest handshake begins first. Once a client has
-// given up a handshake, its handshakes that have waited for at least half as long begin last, the newest of them first.
+// given up a handshake, its handshakes that have waited for at least half as long as that one begin last, the newest of them first.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}
@@ -84,8 +84,8 @@ func TestTurns(t *testing.T) {
 }
 
 // Clients give up after different limits. If twice as many handshakes arrive as can be computed, the handshakes that begin are completed in time, so
-// hardly any computing is wasted. If the queue was stopped for less than the limit, and then computes faster than more handshakes arrive, none is
-// lost.
+// hardly any computing is wasted. If the queue was stopped for less than the limit, and then computes faster than handshakes arrive, no handshake
+// is lost.
 func TestPatience(t *testing.T) {
 	for _, limit := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second} {
 		t.Run("overload of "+limit.String(), func(t *testing.T) {
@@ -104,9 +104,9 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// patientClients starts handshakes from one address at intervals. They compute one at a time, for 10 ms each, and their clients give up after limit.
-// Before the first one may begin, the queue is blocked for the duration stopped. patientClients returns how many handshakes were completed before and
-// after the limit.
+// patientClients starts handshakes from one address at intervals. They compute one at a time, for 10 ms each, and their clients give up after the
+// duration limit. stopped is how long the queue is blocked before the first handshake may begin. patientClients returns how many handshakes were
+// completed before and after that limit.
 func patientClients(t *testing.T, limit time.Duration, arrivals int, interval, stopped time.Duration) (inTime, inVain int) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &Queue{Most: 1, Long: time.Hour}

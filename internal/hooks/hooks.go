@@ -1,5 +1,5 @@
-// Package hooks holds functions that the root package provides, and that package inside offers to filo's own packages. It can import neither the root
-// nor inside, so the functions have the type any here. The package also declares the types of their parameters and results that the root uses.
+// Package hooks holds functions that the root package provides, and that package inside offers to filo's own packages. Package hooks can import neither
+// the root nor inside, so the functions have the type any here. It also declares the types of their parameters and results that the root uses.
 package hooks
 
 import (
@@ -57,7 +57,7 @@ type OverdueWait struct {
 // order. The router fills in a Match while it searches for the route.
 type Match struct {
 	Route  string   // the pattern; "" while there is none
-	names  []string // of the route's wildcards; borrowed from the route
+	names  []string // the names of the route's wildcards; borrowed from the route
 	values [][]byte // borrowed until the handler returns
 }
 
@@ -91,7 +91,7 @@ func (m *Match) Get(name string) []byte {
 	return nil
 }
 
-// Copy makes m a copy of from, with its own copy of the values.
+// Copy makes m a copy of the Match from, with its own copy of the values.
 func (m *Match) Copy(from *Match) {
 	m.Route, m.names, m.values = from.Route, from.names, m.values[:0]
 	for _, value := range from.values {

@@ -164,7 +164,7 @@ func (d *ChunkDecoder) extension(c byte) Fault {
 	return NoFault
 }
 
-// extensionAgain passes a byte to extension again, which has changed the state without consuming the byte.
+// extensionAgain passes a byte to extension again, after the first call has changed the state without consuming the byte.
 func (d *ChunkDecoder) extensionAgain(c byte) Fault {
 	d.extensions--
 	return d.extension(c)

@@ -27,13 +27,13 @@ type Line struct {
 type RequestHead struct {
 	Line
 	fields []field.Entry
-	// For each name that is relevant for framing, first holds the index of the first field with that name plus one, or 0 if there is none.
-	// repeated has a bit for each of these names that occurs more than once.
+	// For each name that is relevant for framing, first holds one plus the index of the first field with that name, or 0 if there is none.
+	// repeated has a bit set for each of these names that occurs more than once.
 	first    [field.Framing]uint16
 	repeated uint16
 	percent  bool // the target holds a '%'
 
-	// host is the last valid Host. Most requests of a connection have the same Host, so that it needn't be checked again.
+	// host is the last valid Host. Most requests of a connection have the same Host, and a repeated Host needn't be checked again.
 	hostLength uint8
 	host       [64]byte
 }
@@ -122,7 +122,7 @@ func hasControl(value []byte) bool {
 	return false
 }
 
-// noteFraming records the last field, whose name has the given ID, if that name is relevant for framing.
+// noteFraming records the field that was added last, if its name is relevant for framing. id is the ID of the name.
 func (h *RequestHead) noteFraming(id field.ID) {
 	if id == field.Unknown || id >= field.Framing {
 		return

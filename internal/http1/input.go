@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// ReadBufferSize is the size of a connection's first read buffer. Most request heads fit there together with their bodies.
+	// ReadBufferSize is the size of a connection's first read buffer. Most requests fit into it, head and body together.
 	ReadBufferSize = 4 << 10
 	// maxKeptReadBuffer is the size of the largest read buffer that a worker keeps between connections.
 	maxKeptReadBuffer = 32 << 10

@@ -232,7 +232,7 @@ func TestInputTakeOver(t *testing.T) {
 		return in
 	}
 	for _, test := range []struct {
-		in, from, taken, unread int // the sizes of the two buffers, and how many bytes of the one called from were consumed and not consumed
+		in, from, taken, unread int // the sizes of the two buffers, and how many bytes of the second buffer were consumed and not consumed
 		moved                   bool
 	}{
 		{0, 0, 0, 0, false}, {ReadBufferSize, 0, 0, 0, false}, {0, ReadBufferSize, 0, 0, true}, {0, ReadBufferSize, 10, 100, true},

@@ -556,7 +556,7 @@ func FuzzRequestHead(f *testing.F) {
 	})
 }
 
-// net/http still rejects the exceptions of wireMayReject. When it accepts them, they must be removed there.
+// net/http still rejects the exceptions that wireMayReject lists. An exception that net/http has come to accept must be removed from that list.
 func TestNetHTTPStillRejects(t *testing.T) {
 	for _, input := range []string{
 		"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",

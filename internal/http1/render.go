@@ -11,7 +11,7 @@ import (
 type Head struct {
 	Status int
 	Length int64 // length of the body in bytes; if it is negative, there is no Content-Length
-	// Chunked says that the body is chunked, and that the fields of Trailer follow it. Length is ignored.
+	// Chunked says that the body is chunked, and that the fields of Trailer follow it. Then Length is ignored.
 	Chunked bool
 	Trailer *field.List // nil: none
 	Close   bool        // the connection ends after the answer
@@ -84,8 +84,8 @@ func appendTrailerNames(dst []byte, trailer *field.List) []byte {
 // Continue is the interim answer that asks for the request's body.
 const Continue = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// AppendInterim renders an answer with a status of 1xx, and those of the fields that it may have. A 101 may also have Connection and
-// Content-Type, since no final answer follows it.
+// AppendInterim renders an answer with a status of 1xx. It omits the fields that such an answer must not have. A 101 may also have Connection
+// and Content-Type, since no final answer follows it.
 func AppendInterim(dst []byte, status int, fields *field.List) []byte {
 	dst = AppendStatusLine(dst, status)
 	for i := range fields.Len() {

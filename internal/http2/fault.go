@@ -152,8 +152,8 @@ var faults = [faultCount]struct {
 // Code returns the code for the RST_STREAM or GOAWAY that answers the fault.
 func (f Fault) Code() ErrCode { return faults[f].code }
 
-// OfStream reports whether the fault can end a stream alone, and not the connection. State.Ends makes the decision, since a fault on an idle
-// stream ends the connection in any case.
+// OfStream reports whether the fault can end only its stream, and not the connection. State.Ends makes the decision, since any fault on an
+// idle stream ends the connection.
 func (f Fault) OfStream() bool { return f > lastOfConnection }
 
 // ofForm reports whether the fault is one of the frame's own format, and doesn't depend on the state of the stream.

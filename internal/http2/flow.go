@@ -4,11 +4,12 @@ package http2
 // client has made the initial window smaller than the number of bytes already sent. The zero value allows no bytes.
 type SendWindow int32
 
-// Grow adds the increment of a WINDOW_UPDATE. It returns false if the window would be over 2^31-1: FaultWindow or FaultConnectionWindow.
+// Grow adds the increment of a WINDOW_UPDATE. It returns false if the window would exceed 2^31-1, which is FaultWindow or
+// FaultConnectionWindow.
 func (w *SendWindow) Grow(increment uint32) bool { return w.add(int64(increment)) }
 
-// Adjust changes a stream's window by delta, by which the client has changed the initial window. It returns false if the window would be
-// over 2^31-1: FaultInitialWindow.
+// Adjust adds delta, the client's change of the initial window, to a stream's window. It returns false if the window would exceed 2^31-1, which
+// is FaultInitialWindow.
 func (w *SendWindow) Adjust(delta int32) bool { return w.add(int64(delta)) }
 
 func (w *SendWindow) add(n int64) bool {
@@ -32,7 +33,8 @@ func Sent(connection, stream *SendWindow, n int) {
 }
 
 // ReceiveWindow is how many bytes of DATA the client may send, on a stream or on all streams together. It begins small, and grows fourfold
-// when as many bytes as its size were drained and no received byte is left. So only a body whose reader keeps up gets a large window.
+// when as many bytes as its size were drained and no received byte is left undrained: see Drain. So only a body whose reader keeps up gets a
+// large window.
 //
 // The window's size is always the sum of three numbers of bytes: those that the client may still send, those that were received but not
 // drained, and those that were drained but not credited.
@@ -61,8 +63,8 @@ func (w *ReceiveWindow) Recount() { w.drained = 0 }
 // Drained returns how many bytes were drained since the size changed, or since Recount.
 func (w *ReceiveWindow) Drained() int32 { return w.drained }
 
-// Receive counts n received bytes of DATA, including the padding. It returns false if the client wasn't allowed to send that many:
-// FaultOverrun or FaultConnectionOverrun.
+// Receive counts n received bytes of DATA, including the padding. It returns false if the client wasn't allowed to send that many
+// bytes, which is FaultOverrun or FaultConnectionOverrun.
 func (w *ReceiveWindow) Receive(n int) bool {
 	if n > int(w.left) {
 		return false

@@ -37,7 +37,7 @@ func TestSendWindow(t *testing.T) {
 			t.Errorf("%d changes by %d: %t, to %d", test.window, test.by, ok, w)
 		}
 	}
-	// The largest initial window becomes 0 after all of it was sent.
+	// If the initial window changes from the largest size to 0, a window of which nothing was used becomes 0.
 	if w = maxWindow; !w.Grow(0) || !w.Adjust(-maxWindow) || w != 0 {
 		t.Errorf("%d", w)
 	}
@@ -82,7 +82,7 @@ func TestReceiveWindowGrows(t *testing.T) {
 	if len(sizes) != 5 || sizes[1] != 4*DefaultWindow || sizes[3] != 64*DefaultWindow || sizes[4] != MaxReceiveWindow {
 		t.Errorf("the sizes are %v", sizes)
 	}
-	// Each size is drained once: 64 KB, 256 KB, 1 MB and 4 MB.
+	// Each size of the window is drained once: 64 KB, 256 KB, 1 MB and 4 MB.
 	if total < 85*DefaultWindow || total > 85*DefaultWindow+10_000 || updates > 40 || updates < 20 {
 		t.Errorf("%d bytes in %d updates", total, updates)
 	}

@@ -309,7 +309,7 @@ func (r *Reader) parseHeaders(f *Frame) Fault {
 // priorityLen is the length of a priority of RFC 7540.
 const priorityLen = 5
 
-// dependency checks the priority that the payload begins with.
+// dependency checks the priority at the beginning of the payload: a stream can't depend on itself.
 func dependency(f *Frame) Fault {
 	if binary.BigEndian.Uint32(f.Payload)&maxID == f.Stream {
 		return FaultSelfDependency
@@ -336,7 +336,7 @@ func AppendPing(b []byte, flags Flags, data [8]byte) []byte {
 	return append(AppendFrameHeader(b, 8, FramePing, flags, 0), data[:]...)
 }
 
-// AppendGoAway appends GOAWAY, which says that the server serves no stream with a number over last. The text helps to debug the client. At
+// AppendGoAway appends GOAWAY, which says that the server serves no stream with a number above last. The text helps to debug the client. At
 // most 1,000 bytes of it are sent.
 func AppendGoAway(b []byte, last uint32, code ErrCode, text string) []byte {
 	text = text[:min(len(text), 1000)]

@@ -446,7 +446,7 @@ func TestReadFramesOfXNet(t *testing.T) {
 	}
 }
 
-// FuzzReader checks that any bytes are parsed in the same way at once and byte by byte, and that a frame that x/net refuses is refused.
+// FuzzReader checks that any bytes are parsed in the same way whether they arrive at once or in parts, and that no frame exceeds its limits.
 func FuzzReader(f *testing.F) {
 	for _, test := range frameTests {
 		if len(test.bytes) < 100 {

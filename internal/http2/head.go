@@ -48,7 +48,7 @@ type Head struct {
 	seen    uint8 // a bit for each pseudo-header field that has occurred
 
 	extended, trailer  bool
-	begun              bool // no pseudo-header field may follow
+	begun              bool // pseudo-header fields aren't allowed any more
 	host, crumbs       bool // there was a Host field; there was a Cookie field
 	expects, hasLength bool
 }
@@ -260,7 +260,7 @@ func (h *Head) compareHost(value []byte) Fault {
 	return NoFault
 }
 
-// withoutPort returns a host without its port, if the port is the default port of the scheme, or empty.
+// withoutPort returns host without its port, if that is empty or the scheme's default port. The parameter port is the default, such as ":80".
 func withoutPort(host []byte, port string) []byte {
 	n := len(host)
 	switch {
@@ -302,7 +302,7 @@ func (h *Head) refuse(f http1.Fault) {
 		}
 	case http1.FaultHost:
 		h.fault = FaultAuthority
-	case http1.FaultNoHost: // RFC 9113 doesn't call a request without a host malformed, so it gets an answer
+	case http1.FaultNoHost: // RFC 9113 doesn't call a request without a host malformed, so the server answers it
 	default:
 		if f.Status() == 400 {
 			h.fault = FaultMalformed

@@ -381,14 +381,14 @@ func TestDecoderEviction(t *testing.T) {
 	d.table.resize(100)
 	mustDecode(t, d, unhex("40 0161 0162")) // a: b, 34 bytes
 	mustDecode(t, d, unhex("40 0163 0164")) // c: d, 34 bytes
-	// This entry uses the name of a: b, and evicts it.
+	// This entry uses the name of the entry a: b, and evicts that entry.
 	if got := mustDecode(t, d, append(unhex("7f00 05"), "12345"...)).list(); got != "a: 12345\n" {
 		t.Errorf("%q", got)
 	}
 	if got, want := d.table.list(), "[1] (s = 38) a: 12345\n[2] (s = 34) c: d\nTable size: 72\n"; got != want {
 		t.Errorf("the table is\n%swant\n%s", got, want)
 	}
-	// This entry uses the name of c: d, and is as large as the table.
+	// This entry uses the name of the entry c: d, and is as large as the table.
 	value := strings.Repeat("v", 100-32-1)
 	if got := mustDecode(t, d, append(unhex("7f00 43"), value...)).list(); got != "c: "+value+"\n" {
 		t.Errorf("%q", got)

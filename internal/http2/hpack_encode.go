@@ -120,7 +120,7 @@ type Literal struct {
 	indexing string // the representation that adds it to the table
 	plain    string // the representation that doesn't
 	size     uint32 // the size of its entry; neverFits for a literal that mustn't be added to a table
-	// number identifies the literal among those of the process that may be added to a table. It isn't 0.
+	// number identifies the literal among all literals of the process that may be added to a table. It isn't 0.
 	number uint32
 	slot   uint8
 }
@@ -141,7 +141,7 @@ func NewLiteral(name, value string) Literal {
 		l.slot = uint8(1 + l.number%(encoderSlots-1))
 	}
 	l.plain = string(appendString(appendName(nil, id, []byte(name)), []byte(value)))
-	if sensitive(id) || number >= 1<<32-1 { // a program that makes literals all the time may run out of numbers
+	if sensitive(id) || number >= 1<<32-1 { // a program that keeps making literals may run out of numbers
 		l.number, l.size = 1<<32-1, neverFits
 		return l
 	}
@@ -175,8 +175,8 @@ type Encoder struct {
 	added, bytes uint16
 	max          uint16 // the size of the table
 
-	// due says that the next block must begin with an update. least is the smallest table size that the peer has allowed since the last
-	// block, and last is the size that it allows now.
+	// due says that the next block must begin with an update of the table's size. least is the smallest size that the peer has allowed since
+	// the last block, and last is the size that it allows now.
 	due         bool
 	least, last uint16
 }
@@ -260,8 +260,8 @@ func (e *Encoder) add(dst []byte, l *Literal, s *encoderSlot) []byte {
 	return append(dst, l.indexing...)
 }
 
-// appendInt appends an integer with a prefix of the given number of bits (RFC 7541, section 5.1). first has the other bits of the first
-// byte.
+// appendInt appends an integer with a prefix of the given number of bits (RFC 7541, section 5.1). The parameter first holds the other
+// bits of the first byte.
 func appendInt(dst []byte, first byte, bits uint, v uint32) []byte {
 	prefix := uint32(1)<<bits - 1
 	if v < prefix {

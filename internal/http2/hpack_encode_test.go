@@ -25,7 +25,7 @@ type peer struct {
 
 func newPeer() *peer { return &peer{hpack.NewDecoder(initialTableSize, nil), newDecoder()} }
 
-// allow sets the SETTINGS_HEADER_TABLE_SIZE that the server has acknowledged in both decoders.
+// allow tells both decoders the SETTINGS_HEADER_TABLE_SIZE that the server has acknowledged.
 func (p *peer) allow(size uint32) {
 	p.theirs.SetAllowedMaxDynamicTableSize(size)
 	p.own.SetTableSize(size)
@@ -275,7 +275,7 @@ func TestLiteralNumbers(t *testing.T) {
 	literals.Store(1<<32 - 2)
 	last, none := NewLiteral("X-Last", "b"), NewLiteral("X-None", "c")
 	literals.Store(1<<32 - 1 + before)
-	again := NewLiteral("X-Again", "d") // if numbers wrapped around, it would have the number of first
+	again := NewLiteral("X-Again", "d") // if numbers wrapped around, again would have the number of first
 	for _, pair := range [][2]*Literal{{&first, &again}, {&again, &first}, {&last, &none}, {&none, &last}} {
 		e, p := newEncoder(), newPeer()
 		for range 3 {
@@ -289,7 +289,7 @@ func TestLiteralNumbers(t *testing.T) {
 	}
 }
 
-// A literal is in the table if the literal and all later entries fit there, to the byte.
+// A literal stays in the table exactly as long as the literal and all later entries fit there.
 func TestEncoderFits(t *testing.T) {
 	server, vary := NewLiteral("Server", "filo"), NewLiteral("Vary", "Accept") // entries of 42 bytes each
 	for _, test := range []struct {

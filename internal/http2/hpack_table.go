@@ -83,7 +83,7 @@ var staticFields = [...][2]string{
 
 const staticCount = uint32(len(staticFields))
 
-// entry is a field of the static or the dynamic table. Its name is at offset at in the table's text, and its value follows the name.
+// entry is a field of the static or the dynamic table. Its name begins at text[at] of the table's text, and its value follows the name.
 type entry struct {
 	at       uint32
 	nameLen  uint16
@@ -155,7 +155,7 @@ func (t *table) lookup(index uint32) (e *entry, text []byte) {
 	return t.at(age), t.text
 }
 
-// at returns the entry after which age entries were added.
+// at returns the entry with the given age: the number of entries that were added after it.
 func (t *table) at(age uint32) *entry { return &t.ring[(t.added-1-age)&uint32(len(t.ring)-1)] }
 
 // dead returns how many bytes of text belong to entries that were evicted.
@@ -180,9 +180,9 @@ func (t *table) resize(max uint32) {
 	t.evict(max)
 }
 
-// prepare makes room for n more bytes of text. First it moves the text over that of evicted entries, if they make up at least a quarter of
-// it. If that isn't enough, it reallocates the text. rest is the number of bytes of the field block that are still undecoded. Mostly the
-// first block of a connection fills the table, so its size says how much memory to allocate.
+// prepare makes room for n more bytes of text. If the text of evicted entries is at least a quarter of the whole, prepare first moves the
+// text of the other entries over it. If that isn't enough, it reallocates the text. rest is the number of bytes of the field block that are
+// still undecoded. In most cases the first block of a connection fills the table, so its size says how much memory to allocate.
 func (t *table) prepare(n, rest int) {
 	const least, most = 64, 1024
 	if len(t.text)+n <= cap(t.text) {

@@ -32,7 +32,7 @@ func TestHuffmanCodes(t *testing.T) {
 	}
 }
 
-// randomText returns up to max bytes as in fields: mostly common letters, and sometimes other bytes.
+// randomText returns up to max bytes like those of field values: mostly common letters, and sometimes other bytes.
 func randomText(random *rand.Rand, max int) string {
 	b := make([]byte, random.IntN(max+1))
 	odd := random.IntN(4)

@@ -6,7 +6,7 @@ import (
 	"github.com/filohttp/filo/internal/clock"
 )
 
-// GlitchLimits says how many glitches a client may cause.
+// GlitchLimits says how many glitches (see Glitches) a client may cause.
 type GlitchLimits struct {
 	Burst  int // how many at once; negative: no limit
 	Second int // how many a second in the long run; over 0
@@ -29,7 +29,7 @@ type Glitches struct {
 	paid clock.Time
 }
 
-// Charge charges cost glitches. It returns FaultGlitches if the client has caused too many.
+// Charge charges the client for the given number of glitches. It returns FaultGlitches if the client has caused too many.
 func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 	if cost == 0 || limits.Burst < 0 {
 		return NoFault
@@ -43,12 +43,12 @@ func (g *Glitches) Charge(cost int, now clock.Time, limits GlitchLimits) Fault {
 }
 
 // Earned counts the frames that a client may send without being charged, because of the answers that the server has sent it. With the zero
-// value, it has earned no frames.
+// value, the client has earned no frames.
 type Earned struct {
 	// frames is how many frames the client may send for free: PING (gRPC's clients measure the bandwidth with it), small WINDOW_UPDATE, or
 	// frames for streams that have ended.
 	frames uint16
-	// answers is how many whole answers the server has sent. For each of them it may give up one other answer: users of a proxy or of gRPC
+	// answers is how many whole answers the server has sent. For each of them the client may give up one other answer: users of a proxy or of gRPC
 	// cancel requests, and many of them share a connection. An answer counts when its end is sent.
 	answers uint16
 	// content is how many bytes of whole answers the client hasn't credited by WINDOW_UPDATE. Clients send WINDOW_UPDATE when their program
@@ -64,7 +64,7 @@ const (
 
 // Data records that n bytes of an answer's content were sent. all says that no more content was waiting. In that case the client earns two
 // frames, one for each window, even if n is small, since the handler has written no more. Otherwise the client earns one frame for a
-// kilobyte or more. For less it earns none, since then its own small window is the reason.
+// kilobyte or more. For less it earns none, since then its own small window is the reason for the small frame.
 func (e *Earned) Data(n int, all bool) {
 	switch {
 	case all:
@@ -152,7 +152,7 @@ func (e *Earned) Cost(f *Frame) int {
 func (e *Earned) StreamCost(f *Frame, v Verdict) int {
 	switch {
 	case v.GivesUp:
-		e.add(1) // net/http's client sends a PING with it
+		e.add(1) // net/http's client sends a PING with RST_STREAM
 		return e.GiveUp()
 	case !v.Late:
 		return 0
@@ -207,8 +207,8 @@ const (
 	// MaxContinuations is how many CONTINUATION frames a field block may have, if the limit of a head is at most 16 KB. Clients need none up to
 	// that size.
 	MaxContinuations = 8
-	// If the limit is larger, a field block may have one CONTINUATION frame for each continuationSize bytes of it. Clients send 16 KB in
-	// each frame.
+	// If the limit is larger, a field block may have one CONTINUATION frame for each continuationSize bytes of the limit. Clients send 16 KB
+	// in each frame.
 	continuationSize = 2 << 10
 )
 

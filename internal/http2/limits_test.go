@@ -176,7 +176,7 @@ func TestEarnContent(t *testing.T) {
 	}
 }
 
-// RST_STREAM is a glitch if the answer isn't complete. A PING that is sent with it is none.
+// RST_STREAM is a glitch if the answer isn't complete. A PING that is sent together with it isn't a glitch.
 func TestResetCost(t *testing.T) {
 	reset := Frame{Type: FrameReset}
 	for state, want := range map[State]int{Open: 1, HalfClosedRemote: 1, HalfClosedLocal: 0, Closed: 1, Reset: 1} {

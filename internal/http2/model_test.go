@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// model is a server's end of a connection. It is made from the parts of this package as in a server, except that it sends no answers by
+// model is a server's end of a connection. It combines the parts of this package in the same way as a server, but it sends no answers by
 // itself. It logs the effects of frames in words, and counts the bytes of the windows independently.
 type model struct {
 	t        *testing.T

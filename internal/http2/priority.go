@@ -57,7 +57,7 @@ type prioritized struct {
 // Empty reports whether no priority is stored.
 func (q *Prioritized) Empty() bool { return len(q.entries) == 0 }
 
-// Put stores the priority of an idle stream. At most room idle streams may have a priority: "The number of streams that have been
+// Put stores the priority of an idle stream. room limits how many idle streams may have a priority: "The number of streams that have been
 // prioritized but remain in the "idle" state plus the number of active streams MUST NOT exceed the value of the
 // SETTINGS_MAX_CONCURRENT_STREAMS parameter." A client that hasn't acknowledged SETTINGS yet may not know this limit, so the caller ignores
 // FaultPrioritized until then.
@@ -124,9 +124,9 @@ func (n *Sender[S]) less(m *Sender[S]) bool {
 
 // Schedule is the order in which streams send DATA (RFC 9218, section 10). More urgent streams come first. Among streams of the same
 // urgency, the incremental ones take turns, frame by frame, and the others are sent one after the other. If there are both kinds, they
-// alternate: every second frame belongs to a stream that isn't incremental. The RFC leaves that open; in this way neither kind starves. An
-// operation takes time logarithmic in the number of streams at most, and allocates only when the heap grows. The zero value is empty, and
-// has no memory.
+// alternate: every second frame belongs to a stream that isn't incremental. The RFC leaves that open; in this way neither kind starves. The
+// time of an operation is at most logarithmic in the number of streams. An operation allocates only when the heap grows. The zero value is
+// empty, and has no memory.
 type Schedule[S any] struct{ *agenda[S] }
 
 // agenda holds the streams of a schedule. It is allocated when the first stream is added.

@@ -173,7 +173,7 @@ func TestScheduleChanges(t *testing.T) {
 	}
 }
 
-// After random changes, Next always returns a stream that a search of all streams finds as well, and no stream starves.
+// After random changes, Next always returns a stream that a search of all streams selects as well, and no stream starves.
 func TestScheduleRandom(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 9))
 	var q Schedule[sending]

@@ -31,8 +31,8 @@ const (
 	maxWindow = 1<<31 - 1
 )
 
-// PeerSettings holds the client's settings that the server uses. It doesn't use those for pushing, nor the client's maximum frame size,
-// since its frames are small. Call Reset first.
+// PeerSettings holds the client's settings that the server uses. The server ignores the settings for pushing, and the client's maximum frame
+// size, since the server's frames are small. Call Reset first.
 type PeerSettings struct {
 	// InitialWindow is how many bytes of content may be sent on a new stream.
 	InitialWindow int32
@@ -88,7 +88,7 @@ func (s *PeerSettings) Apply(entries []byte) (windowDelta int32, fault Fault) {
 }
 
 // TakeTableSize returns the allowed sizes of HPACK's table for Encoder.SetTableSize, and whether the client has sent one since the last
-// call. The next field block must begin with an update to least and, if last is larger, a second update to last (RFC 7541, section 4.2).
+// call. The next field block must begin with an update to the size least and, if last is larger, a second update to last (RFC 7541, section 4.2).
 func (s *PeerSettings) TakeTableSize() (least, last uint32, changed bool) {
 	changed, s.tableChanged = s.tableChanged, false
 	if !changed {

@@ -13,14 +13,14 @@ import "slices"
 //	                   +------+                |
 //	          +--------| Open |--------+       |
 //	END_STREAM|        +------+        |END_STREAM
-//	was sent  |                        |has come
+//	was sent  |                        |received
 //	          v                        v       v
 //	+-----------------+          +------------------+
 //	| HalfClosedLocal |          | HalfClosedRemote |
 //	+-----------------+          +------------------+
 //	          |                        |
 //	END_STREAM|       +--------+       |END_STREAM
-//	has come  +------>| Closed |<------+was sent
+//	received  +------>| Closed |<------+was sent
 //	                  +--------+
 //
 // In each state but Idle, receiving RST_STREAM makes the stream Closed, and sending RST_STREAM makes it Reset.
@@ -197,7 +197,7 @@ func (s State) Ends(f Fault) Ends {
 	return EndsStream
 }
 
-// IDs determines the state of streams that aren't remembered by comparing their numbers with that of the last stream: "The first use of a
+// IDs determines the state of streams that aren't in the Table. It compares their numbers with that of the last stream: "The first use of a
 // new stream identifier implicitly closes all streams in the "idle" state that might have been initiated by that peer with a lower-valued
 // stream identifier" (RFC 9113, section 5.1.1). The zero value is for a connection without streams.
 type IDs struct {
@@ -217,12 +217,12 @@ func (s *IDs) Open(id uint32) Fault {
 // Last returns the number of the last stream that the client has opened, 0 for none. It is the number for GOAWAY.
 func (s *IDs) Last() uint32 { return s.last }
 
-// Reset records that the stream has become Reset, or was opened after GOAWAY and will never be served: further frames on it are late, and no
-// faults. The same then applies to all streams with lower numbers, so that IDs needs no list, which a client could make grow. Late frames
+// Reset records that the stream has become Reset, or was opened after GOAWAY and will never be served: further frames on it are late, but
+// aren't faults. The same then applies to all streams with lower numbers, so that IDs needs no list, which a client could make grow. Late frames
 // are charged as glitches, even on streams with lower numbers that weren't reset.
 func (s *IDs) Reset(id uint32) { s.reset = max(s.reset, id) }
 
-// State returns the state of a stream that the caller doesn't remember: Idle, Closed or Reset. Streams with even numbers are always Idle,
+// State returns the state of a stream that isn't in the Table: Idle, Closed or Reset. Streams with even numbers are always Idle,
 // since only a server could open them.
 func (s *IDs) State(id uint32) State {
 	switch {

@@ -17,7 +17,7 @@ type Answer struct {
 	Date    *http2.Literal // the Date field, unless Fields has one
 }
 
-// Common values of Content-Type, whose fields are prepared as literals.
+// Common values of Content-Type, for which prepared literals exist.
 const (
 	textPlain = "text/plain; charset=utf-8"
 	textHTML  = "text/html; charset=utf-8"
@@ -30,7 +30,8 @@ var (
 	literalJSON  = http2.NewLiteral("content-type", textJSON)
 )
 
-// Answer renders a whole answer: into the owner's turn t if the handler has run inline, and otherwise, if t is nil, into the queue.
+// Answer renders a whole answer. If the handler has run inline, t is the owner's turn, and the answer goes into the turn. Otherwise t is nil,
+// and the answer goes into the queue.
 func (s *Stream) Answer(t *Turn, a *Answer) {
 	h, size := s.h, len(a.Body)
 	whole := size == 0 && a.Trailer == nil
@@ -76,7 +77,7 @@ func (s *Stream) Answer(t *Turn, a *Answer) {
 		t.out = http2.EndHeaders(appendTail(http2.BeginHeaders(t.out), a.Trailer), start, s.id, true)
 	}
 	if s.state == http2.Open {
-		h.pushLocked(t) // the request hasn't ended, so RST_STREAM may follow, which goes to the queue
+		h.pushLocked(t) // the request hasn't ended: if RST_STREAM is queued later, it must be sent after the answer
 	}
 	h.sentLocked(s)
 }
@@ -97,7 +98,7 @@ func (s *Stream) sendWholeLocked(a *Answer) {
 		body = append([]byte(nil), body...)
 	}
 	s.setUnsentLocked(body, nil, false)
-	race.Enter(&s.sending, sendingRest) // in this state nothing is appended to unsent, which may be the program's memory
+	race.Enter(&s.sending, sendingRest) // in this state nothing is appended to unsent, which may lie in the program's memory
 	if a.Trailer != nil {
 		s.tail = newTail(a.Trailer)
 	}
@@ -138,7 +139,7 @@ func (s *Stream) Replace(a *Answer) {
 	}
 }
 
-// AnswerApart sends the answer while the handler still runs. If the handler reads the rest of the body after that, it gets ErrAnswered.
+// AnswerApart sends the answer while the handler still runs. If the handler then reads the rest of the body, Read returns ErrAnswered.
 // AnswerApart returns the size of the answer's body.
 func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 	h := s.h
@@ -148,7 +149,7 @@ func (s *Stream) AnswerApart(a *Answer, head bool) (size int64, err error) {
 		return 0, ErrReset
 	}
 	size = s.refuseLocked(a, head)
-	s.endLateLocked() // the handler may wait for the body
+	s.endLateLocked() // the handler may be waiting for the body
 	s.wakeLocked()
 	h.mu.Unlock()
 	h.Flush()
@@ -216,7 +217,7 @@ func (s *Stream) beginBlock(dst []byte, e *http2.Encoder) []byte {
 	return dst
 }
 
-// appendLiteral appends a prepared field. If e isn't nil, the field may be an index into e's table.
+// appendLiteral appends a prepared field. If e isn't nil, the field may be encoded as an index into e's table.
 func appendLiteral(dst []byte, e *http2.Encoder, l *http2.Literal) []byte {
 	if e == nil {
 		return l.Append(dst)
@@ -301,7 +302,7 @@ func (s *Stream) Inform(status int, fields *field.List) error {
 	return nil
 }
 
-// informLocked renders an interim answer into the queue. The list is nil for a 100 that the server sends by itself.
+// informLocked renders an interim answer into the queue. list is nil for a 100 that the server sends without the handler.
 func (s *Stream) informLocked(status int, list *field.List) {
 	s.h.mu.AssertHeld()
 	h := s.h

@@ -12,8 +12,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the bodies of requests: where the owner stores received DATA, how a handler reads a body, and how many more bytes the client
-// may send.
+// This file handles request bodies: where the owner stores received DATA, how a handler reads a body, and how many more bytes the client may
+// send.
 
 // takeData handles a DATA frame, or a part of one.
 func (h *Conn) takeData(t *Turn, f *http2.Frame) Step {
@@ -84,8 +84,8 @@ func (s *Stream) takeDataLocked(t *Turn, f *http2.Frame) (fault http2.Fault, end
 	return http2.NoFault, ended
 }
 
-// cameLocked records that n bytes of a body were received, if the stream's handler waits for the whole body. It isn't called for the last
-// bytes.
+// cameLocked records that n bytes of a body were received, if the stream's handler waits for the whole body. It isn't called for the body's
+// last bytes.
 func (s *Stream) cameLocked(n int) {
 	s.h.mu.AssertHeld()
 	if s.awaits != awaitsBody {
@@ -93,7 +93,7 @@ func (s *Stream) cameLocked(n int) {
 	}
 	now := s.h.shared.Clock.Now()
 	s.ReadPace.Add(s.h.shared.Reading, n, s.h.shared.waited(s.awaitsSince, s.awaitsUntil(), now))
-	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // otherwise Look finds that the deadline has passed
+	if !s.ReadPace.UsedUp(s.h.shared.Reading) { // once the client's time is used up, Look must find that the deadline has passed
 		s.awaitsSince = now
 	}
 }
@@ -248,7 +248,7 @@ func (s *Stream) overdueLocked() error {
 func (s *Stream) awaitBodyLocked(p []byte, r *Reading, deadline clock.Time) (n int, inTime bool) {
 	s.h.mu.AssertHeld()
 	select {
-	case <-s.readable: // a signal for bytes that were read before
+	case <-s.readable: // discard a signal for bytes that were already read
 	default:
 	}
 	if r.Fills {
@@ -294,8 +294,8 @@ func (s *Stream) hasComeLocked() bool {
 	return !s.mayComeLocked() || s.fills && s.filling.n > 0
 }
 
-// HasLooked wakes the readers that have asked the owner to read from the socket once more. The owner has done so, and no more bytes have
-// arrived.
+// HasLooked wakes the readers that have asked the owner to read from the socket once more. The owner calls it when that read has returned no
+// more bytes.
 func (h *Conn) HasLooked() {
 	if !h.asksLook.Load() {
 		return
@@ -344,8 +344,8 @@ func (s *Stream) takeLocked(p []byte) (n int, credited bool) {
 }
 
 // drainLocked records that n received bytes take up no memory any more. It returns the increment for a WINDOW_UPDATE, 0 for none. The
-// windows of all streams of a connection together may grow by a limited number of bytes. One window grows by at most half of what is left of
-// these, so that later streams can grow, too.
+// growth of all stream windows of a connection has a common limit. One window grows by at most half of the growth that is left, so that the
+// windows of later streams can grow, too.
 func (s *Stream) drainLocked(n int) (credit uint32) {
 	s.h.mu.AssertHeld()
 	h, shared, before := s.h, s.h.shared, s.recv.Size()
@@ -364,8 +364,8 @@ func (s *Stream) Trailer() *field.List {
 	return &s.trailer.fields
 }
 
-// Whole returns the body if it was received completely and is contiguous in memory. Otherwise waits says that no unread byte is available
-// yet.
+// Whole returns the body if it was received completely and is contiguous in memory. Otherwise waits reports whether the handler must wait for
+// the next byte.
 func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -428,7 +428,7 @@ func (d *BodyReader) beforeWait(clock.Time) error {
 	s, h := d.s, d.s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s.sending == sendingNothing && s.state == http2.Open { // no interim answer may follow the head of the final one
+	if s.sending == sendingNothing && s.state == http2.Open { // an interim answer must not follow the head of the final one
 		s.informLocked(100, nil)
 		h.flushLocked(nil)
 	}

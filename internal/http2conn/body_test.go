@@ -37,8 +37,8 @@ func TestBodyBuffer(t *testing.T) {
 	}
 }
 
-// Bytes that arrive while a reader waits are copied to its own buffer, which takes no memory of the server. The reader gets bytes that don't
-// fit there from the queue. It is woken only when the input is used up or, if it wants all of the body, when its buffer is full.
+// Bytes that arrive while a reader waits are copied to the reader's own buffer, which takes no memory of the server. Bytes that don't fit there
+// are queued for the reader. The reader is woken only when the input is used up or, if it wants all of the body, when its buffer is full.
 func TestBodyFill(t *testing.T) {
 	for _, gathers := range []bool{false, true} {
 		h := &Conn{shared: newShared(), bodies: new(atomic.Int64)}

@@ -36,13 +36,13 @@ func (s *Stream) keepsUpLocked(n int) bool {
 	return s.reader != readerAway || s.restsLocked() || s.hasRead && s.body.Len()+n <= s.h.shared.AwaitedBody
 }
 
-// wantsBodyLocked reports whether bytes of the body that arrive may still be read.
+// wantsBodyLocked reports whether a handler or a tunnel may still read arriving bytes of the body.
 func (s *Stream) wantsBodyLocked() bool {
 	s.h.mu.AssertHeld()
 	return s.cut == bodyGoesOn && (s.running || s.awaits == awaitsBody) && (s.taken == nil || s.takenLocked())
 }
 
-// lacksRoomLocked reports whether there is no room for the content of a DATA frame, unless the body of a silent client is cut off.
+// lacksRoomLocked reports whether the body of a silent client should be cut off, to make room for the content of a DATA frame.
 func (h *Conn) lacksRoomLocked(f *http2.Frame) bool {
 	h.mu.AssertHeld()
 	n := len(f.Payload)
@@ -102,12 +102,12 @@ func (s *Stream) CutBody(room *budget.Room) bool {
 }
 
 // overrunLocked ends a body for which there is no room. If the handler runs, its read fails, which leads to a 503. Otherwise the stream is
-// reset: before the handler has begun, with a code that tells the client that it may try again.
+// reset. If the handler hasn't begun, the error code tells the client that it may try again.
 func (h *Conn) overrunLocked(s *Stream) (ended Watcher) {
 	h.mu.AssertHeld()
 	h.shared.Counts.Overloads.Add(1)
 	h.shared.Counts.RefusedBodies.Add(1)
-	go h.driver.BodyRefused() // on another goroutine, since mu is held, and the connection and the logger may run user code
+	go h.driver.BodyRefused() // on another goroutine, since mu is held: BodyRefused uses the net.Conn and the logger, which may run user code
 	if s.running && s.parked == nil && s.taken == nil {
 		s.cut = bodyNoRoom
 		s.body.Drop()
@@ -163,8 +163,8 @@ func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) 
 	}
 }
 
-// aheadLocked returns how many bytes of a streamed answer may wait while its handler goes on: as many as the client's windows allow, but at
-// least low and at most high. So a handler doesn't run far ahead of a closed window.
+// aheadLocked returns how many bytes of a streamed answer may wait while its handler goes on: as many as the client's windows allow, limited to
+// the range from low to high. So a handler doesn't run far ahead of a closed window.
 func (s *Stream) aheadLocked(high, low int) int {
 	s.h.mu.AssertHeld()
 	return min(high, max(int(min(s.h.sendWindow, s.send)), low))

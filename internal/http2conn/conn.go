@@ -43,7 +43,7 @@ type Conn struct {
 	acks      http2.Acks
 	glitches  http2.Glitches
 	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: nothing is incomplete
-	leaveTime clock.Time // when LeaveSoon must be called, unless the client acts before; 0: never. Changed with mu held
+	leaveTime clock.Time // when LeaveSoon must be called at the latest; 0: no limit. Changed with mu held
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
 
@@ -77,7 +77,7 @@ type Conn struct {
 	counts     http2.Counts
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
-	bodies     *atomic.Int64 // bytes of unread bodies: the connection's or, if MaxConnsPerIP is set, those of its address; nil before the first body
+	bodies     *atomic.Int64 // bytes of unread bodies: the connection's or, if MaxConnsPerIP is set, those of its client's address; nil before the first body
 	grown      int32         // the sum of the bytes by which the receive windows of open streams have grown
 	awaiting   int32         // how many streams wait for their client: see Stream.awaits
 	earned     http2.Earned
@@ -94,7 +94,7 @@ type Conn struct {
 	Shed       bool   // the connection must end if it has no streams, to make room for new connections; only the owner uses it
 	lastServed uint32 // the stream number in the last GOAWAY; set from lifeLast on. Only the owner uses it
 
-	requests atomic.Int32 // how many have begun, at most math.MaxInt32; only the owner increments it
+	requests atomic.Int32 // how many requests have begun, at most math.MaxInt32; only the owner increments it
 }
 
 // pending holds requests that are incomplete, and priorities of future requests. It belongs to the connection's owner.
@@ -114,7 +114,7 @@ type fieldBlock struct {
 // silence says how long the client has sent nothing. It belongs to the connection's owner.
 type silence struct {
 	heard clock.Time // when bytes were last received, or when the connection began
-	asked clock.Time // when a PING was sent after that; 0: no PING was sent
+	asked clock.Time // when a PING was sent after heard; 0: no PING was sent
 }
 
 // Step tells a driver what comes next.
@@ -158,7 +158,7 @@ const (
 	// maxQueuedUnsent replaces maxStreamUnsent for an answer while another answer of the connection has an unsentBuffer. A higher limit
 	// wouldn't make the connection faster, since it carries one frame after the other.
 	maxQueuedUnsent = 16 << 10
-	// maxShutUnsent is how much of an answer may wait while the client's windows are closed. It is less memory than a blocked handler needs.
+	// maxShutUnsent is how much of an answer may wait while the client's windows are closed. That is less memory than a blocked handler needs.
 	maxShutUnsent = 4 << 10
 	// firstWindow is how much a client may send on a stream at first: the SETTINGS that the server sends name no other size.
 	firstWindow = http2.DefaultWindow
@@ -300,7 +300,7 @@ type trailerSection struct {
 	fields field.List
 }
 
-// Alone runs the functions it is given one at a time, since handlers of several streams may access the same state of their connection.
+// Alone calls f while no other goroutine is in Alone, since handlers of several streams may access the same state of their connection.
 func (h *Conn) Alone(f func()) {
 	h.aloneMu.Lock()
 	defer h.aloneMu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"github.com/filohttp/filo/internal/http2"
 )
 
-// This file has the deadlines of an HTTP/2 connection: everything that its owner does because time has passed, and not because of received
-// bytes.
+// This file implements the deadlines of an HTTP/2 connection: everything that its owner does because time has passed, and not because of
+// received bytes.
 
 // connDeadline is a deadline of a connection.
 type connDeadline struct {
 	name string
 	// at returns when the deadline passes, as far as is known now; 0 for never. It is called with mu held.
 	at func(h *Conn, now clock.Time) clock.Time
-	// act is called, without mu, when the deadline has passed. Afterwards the connection must be ending, or at must return 0 or a time in
-	// the future. Otherwise the owner would call act in an endless loop.
+	// act is called, without mu, when the deadline has passed. Afterwards the connection must be ending, or the function at must return 0
+	// or a time in the future. Otherwise the owner would call act in an endless loop.
 	act func(h *Conn, t *Turn, now clock.Time)
 }
 
@@ -104,7 +104,7 @@ func (h *Conn) headLate(t *Turn, _ clock.Time) {
 	h.goAway(t, http2.ProtocolError, "the request head took too long to arrive")
 }
 
-// The silence of a client: the client gets a PING, and must answer it.
+// The silence of a client: the server sends a PING, which the client must answer.
 
 // pingTimeout is how long the answer to a PING may take.
 const pingTimeout = 15 * time.Second
@@ -142,7 +142,7 @@ func (h *Conn) leaveLate(t *Turn, _ clock.Time) { h.LeaveSoon(t) }
 // The next request.
 
 // idleUntilLocked returns when a connection without streams has been idle for too long. While there are streams, it returns a time in the
-// future at which the owner checks again, since the owner may not be woken when they end. An incomplete frame or field block may be the
+// future at which the owner checks again, since the owner might not be woken when they end. An incomplete frame or field block may be the
 // beginning of the next request: then the deadline of headUntil counts instead.
 func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
@@ -167,15 +167,14 @@ func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 	}
 	for s := range h.streams.All {
 		first = earliest(first, s.awaitsUntil())
-		if s.awaits == awaitsWindow { // during the wait the budget of answers may become crowded
+		if s.awaits == awaitsWindow { // if the budget of answers becomes crowded during the wait, the deadline becomes earlier
 			first = earliest(first, now.Deadline(budget.CrowdedGrace(h.shared.Writing.Grace)))
 		}
 	}
 	return first
 }
 
-// awaitsUntil returns the deadline of what the stream waits for: see awaits. It returns 0 if there is no deadline, or if the stream waits
-// for nothing.
+// awaitsUntil returns the deadline of the stream's wait: see awaits. It returns 0 if the wait has no deadline, or if the stream doesn't wait.
 func (s *Stream) awaitsUntil() clock.Time {
 	switch s.awaits {
 	case awaitsBody:

@@ -94,7 +94,7 @@ func (h *Conn) goAwayLocked(t *Turn, code http2.ErrCode, text string) {
 	t.out = http2.AppendGoAway(t.out, h.lastServed, code, text)
 }
 
-// stateLocked returns the stream with the number, if it is known, and its state.
+// stateLocked returns the stream with the number id, nil if it isn't listed, and the stream's state.
 func (h *Conn) stateLocked(id uint32) (*Stream, http2.State) {
 	h.mu.AssertHeld()
 	if s := h.streams.Find(id); s != nil {
@@ -352,7 +352,7 @@ func (h *Conn) arrivedLocked(t *Turn, s *Stream) Step {
 }
 
 // judge carries out the verdict on a stream's frame. It ends the stream or the connection if the fault requires that. It charges glitches
-// for a frame that is late, or that gives up the answer. If nothing was wrong, it returns step.
+// for a late frame, and for one by which the client gives up the answer. If nothing was wrong, it returns step.
 func (h *Conn) judge(t *Turn, f *http2.Frame, v http2.Verdict, fault http2.Fault, step Step) Step {
 	switch {
 	case fault != http2.NoFault:
@@ -425,7 +425,7 @@ func (h *Conn) takeSettings(t *Turn, f *http2.Frame) Step {
 	return StepNext
 }
 
-// streamsPerGlitch is how many open streams make SETTINGS cost another glitch.
+// streamsPerGlitch is the number of open streams for which a SETTINGS frame costs one more glitch.
 const streamsPerGlitch = 128
 
 // applyLocked applies the client's settings.

@@ -5,10 +5,10 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the life cycle of streams: from the request to the end of the answer, and of the handler.
+// This file implements the life cycle of streams, from the request until the answer is complete and the handler has returned.
 
-// listLocked makes a stream known to goroutines other than the owner. It does nothing if the stream has ended: its time-out may have
-// answered, or its client may have reset it.
+// listLocked makes a stream known to goroutines other than the owner. It does nothing if the stream has ended: the handler's
+// time-out may have answered, or the client may have reset the stream.
 func (h *Conn) listLocked(s *Stream) {
 	h.mu.AssertHeld()
 	if !s.listed && !s.state.Over() {
@@ -18,7 +18,8 @@ func (h *Conn) listLocked(s *Stream) {
 	}
 }
 
-// windowLocked returns the client's window for the stream's answer. Until the stream is listed, send doesn't include the initial window.
+// windowLocked returns the client's window for the stream's answer. Until the stream is listed, s.send doesn't include the initial
+// window.
 func (s *Stream) windowLocked() http2.SendWindow {
 	s.h.mu.AssertHeld()
 	if s.listed {

@@ -35,7 +35,7 @@ type Parked interface {
 	Serve()
 }
 
-// Park parks the stream, with out as its outbox. The handler's goroutine owns the stream until EndHandler.
+// Park parks the stream, and makes out its outbox. The handler's goroutine owns the stream until EndHandler.
 func (s *Stream) Park(out *outbox.Outbox) error {
 	h := s.h
 	h.mu.Lock()
@@ -81,8 +81,8 @@ func (s *Stream) parkedGoneLocked() {
 	}
 }
 
-// Rest ends the calling goroutine's ownership of the stream: the goroutine that notices the next event wakes it. sends says that the stream
-// waits only until its outbox has sent everything. Rest returns false if there is an event already, and the caller must go on.
+// Rest ends the calling goroutine's ownership of the stream: the goroutine that notices the next event wakes the stream. sends says that the
+// stream waits only until its outbox has sent everything. Rest returns false if there is an event already, and the caller must go on.
 func (c *StreamConn) Rest(sends bool) (left bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()
@@ -128,8 +128,8 @@ func (s *Stream) restsLocked() bool {
 	return s.phase == parkResting || s.phase == parkSending
 }
 
-// EndParked ends a parked stream whose outbox has failed. whole says that all of the body was sent: then EndParked completes the answer, and
-// otherwise it resets the stream.
+// EndParked ends a parked stream, after the caller has called Fail on its outbox. whole says that all of the body was sent before: then EndParked
+// completes the answer, and otherwise it resets the stream.
 func (c *StreamConn) EndParked(whole bool) {
 	s, h := (*Stream)(c), c.h
 	h.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/filohttp/filo/internal/pace"
 )
 
-// servedOwner is the owner of a parked stream's outbox. Its Serve sends to served.
+// servedOwner is the owner of a parked stream's outbox. Its Serve sends to the channel served.
 type servedOwner struct{ served chan struct{} }
 
 func (servedOwner) Limits() pace.Limits { return pace.Limits{} }
@@ -21,7 +21,7 @@ func (servedOwner) Disconnect(error)    {}
 func (o servedOwner) Serve()            { o.served <- struct{}{} }
 
 // If an event occurs between the last check of the goroutine that serves a parked stream and its call of Rest, the goroutine keeps the
-// stream. For later events one other goroutine serves the stream.
+// stream. If events occur later, a single new goroutine serves the stream.
 func TestParkedStreamRests(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -80,7 +80,7 @@ func TestParkedStreamRests(t *testing.T) {
 						case <-time.After(time.Minute):
 							t.Errorf("sends %t: nobody serves the stream", sends)
 						}
-						happen() // Rest returns false because of it
+						happen() // Rest returns false because of this event
 					}
 					h.mu.Lock()
 					rests := s.restsLocked()

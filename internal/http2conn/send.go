@@ -53,7 +53,7 @@ func (h *Conn) endAnswerLocked(s *Stream) {
 	h.sentLocked(s)
 }
 
-// pushLocked moves what the owner has rendered in this turn into the queue.
+// pushLocked moves the output that the owner has rendered in this turn into the queue.
 func (h *Conn) pushLocked(t *Turn) {
 	h.mu.AssertHeld()
 	h.queue = append(h.queue, t.out...)
@@ -83,7 +83,7 @@ func (h *Conn) frameLocked() {
 		h.used = h.shared.Clock.Now()
 		if s.awaits == awaitsWindow {
 			s.writePace.Add(h.shared.Writing, n, h.used.Sub(s.awaitsSince))
-			if !s.writePace.UsedUp(h.shared.Writing) { // otherwise Look finds that the stream's deadline has passed
+			if !s.writePace.UsedUp(h.shared.Writing) { // once the client's time is used up, Look must find that the stream's deadline has passed
 				s.awaitsSince = h.used
 			}
 		}
@@ -112,8 +112,8 @@ func (h *Conn) growQueueLocked() {
 	}
 }
 
-// sendBufferSize is the size of a buffer that frameLocked frames content into: fillSize, and room for the last frame that exceeds it and
-// for control frames.
+// sendBufferSize is the size of a buffer that frameLocked frames content into: fillSize, and room for control frames and for the last DATA
+// frame, which may exceed fillSize.
 const sendBufferSize = fillSize + 32<<10
 
 var sendBuffers = sync.Pool{New: func() any { return new([sendBufferSize]byte) }}
@@ -167,7 +167,7 @@ func (h *Conn) flushSoonLocked() {
 	h.flushLocked(nil)
 }
 
-// FlushTurn is Flush for the owner, with the bytes that the owner has rendered.
+// FlushTurn is Flush for the owner. It also sends the bytes that the owner has rendered in the turn.
 func (h *Conn) FlushTurn(t *Turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

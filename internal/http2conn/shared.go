@@ -67,11 +67,11 @@ type Driver interface {
 	Send(b []byte) (kept bool)
 	// WakeOwner schedules a turn of the connection, unless it is in a turn.
 	WakeOwner()
-	// Flushed is called, with the connection's lock held, after IsFlushed has returned false: the goroutine that moved the queue has
-	// finished.
+	// Flushed is called, with the connection's lock held, after IsFlushed has returned false. It says that the goroutine that moved the queue
+	// has finished.
 	Flushed()
 
-	// Bodies returns the counter of the bytes of the client's request bodies that wait for handlers.
+	// Bodies returns the counter of bytes that the client has sent as request bodies and that handlers haven't read.
 	Bodies() *atomic.Int64
 	// Active is called with true when a request begins on an idle connection, and with false when the connection becomes idle, if
 	// TellsActive is set.

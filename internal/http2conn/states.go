@@ -3,7 +3,7 @@ package http2conn
 // This file defines the states of connections and of streams. race.Enter changes a state. Builds with the race detector check each change:
 // Next returns a bit mask of the states that may follow.
 
-// life says how far the shutdown of a connection has come. The owner changes it, with mu held.
+// life says how far the shutdown of a connection has progressed. The owner changes it, with mu held.
 type life uint8
 
 const (
@@ -125,7 +125,7 @@ const (
 	parkAgain                    // as parkBusy, and the stream was woken after that goroutine began
 	parkResting                  // no goroutine owns the stream
 	parkSending                  // as parkResting, but the stream only waits until its outbox is empty
-	parkClosed                   // the stream was closed: the goroutine that owns it ends it
+	parkClosed                   // Close was called: the goroutine that owns the stream will end it
 	parkOver                     // the stream isn't parked any more
 )
 

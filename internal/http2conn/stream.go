@@ -21,7 +21,7 @@ type Stream struct {
 
 	lent bool // a BodyReader may use the stream after the handler has returned, so no other request reuses it; only the handler's goroutine accesses lent
 
-	// Guarded by the connection's mu. Before the stream is listed, only the owner uses them.
+	// The connection's mu guards the following fields. Before the stream is listed, only the owner uses them.
 	listed   bool // the stream is in Conn.streams
 	running  bool // from StepRun or Refuse until returnedLocked
 	starved  bool // the outbox of the parked stream has more bytes to send, or the handler waits for an open window
@@ -44,14 +44,14 @@ type Stream struct {
 	trailer  *trailerSection // received
 	// awaitsSince is when the wait of awaits began, or the client's last progress since then.
 	awaitsSince clock.Time
-	// readable wakes the goroutine that waits for the body, and writable the goroutine that waits until less of the answer is unsent. Both
-	// have capacity 1, and are made by the first wait.
+	// readable wakes the goroutine that waits for the body. writable wakes the goroutine that waits until fewer bytes of the answer are
+	// unsent. Each has capacity 1, and is made when a goroutine first waits on it.
 	readable, writable chan struct{}
 	parked             *outbox.Outbox // the outbox of the parked stream; set by Park
 	taken              *Tunnel        // set by Take
 	starving           *Stream        // the next stream in the list Conn.starving
 	readUntil          clock.Time     // the read deadline of a BodyReader or a parked stream, 0 for none; after the answer, the deadline of the rest of the body
-	unsent             []byte         // the bytes of the answer that wait for a window. They are never modified, since they may be the program's
+	unsent             []byte         // the bytes of the answer that wait for a window. They are never modified, since they may lie in the program's memory
 	buffer             *unsentBuffer  // the buffer that holds unsent; nil if it is elsewhere
 	tail               *[]byte        // the field block after the answer's content; nil for none
 	watcher            Watcher
@@ -111,7 +111,7 @@ func (s *Stream) open(h *Conn, id uint32) {
 	s.trailer, s.tail, s.readUntil = nil, nil, 0
 }
 
-// bodyCut is why the server takes no more of a body.
+// bodyCut says why the server accepts no more bytes of a body.
 type bodyCut uint8
 
 const (
@@ -144,7 +144,7 @@ const longestRestTime = 10 * time.Second
 // maxRest is how many bytes the server receives of a request that was answered before its end. A lingering connection has the same limit.
 const maxRest = 64 << 20
 
-// windowDeadline returns the time by which a client must open its window again that last opened it at the time since.
+// windowDeadline returns the time by which the client must open its window again. since is when the client last opened it.
 func (s *Stream) windowDeadline(since clock.Time) clock.Time {
 	shared := s.h.shared
 	return s.writePace.Deadline(since, shared.Answers.Limits(shared.Writing))
@@ -239,8 +239,8 @@ func (s *Stream) Unwatch() {
 	s.watcher = nil
 }
 
-// EndHandler records that the handler has returned, and drops the request. The answer has been rendered or queued before. After EndHandler
-// the caller must not use the stream, since t may reuse it for another request. Only a parked stream still belongs to the caller: EndHandler
+// EndHandler records that the handler has returned, and drops the request. The caller has rendered or queued the answer before. After
+// EndHandler the caller must not use the stream, since t may reuse it for another request. Only a parked stream still belongs to the caller: EndHandler
 // returns its outbox, otherwise nil.
 func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 	h := s.h

@@ -11,7 +11,7 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has extended CONNECT requests (RFC 8441). A handler switches the stream of such a request to another protocol, as it switches an
+// This file implements extended CONNECT requests (RFC 8441). A handler switches the stream of such a request to another protocol, as it switches an
 // HTTP/1.1 connection. For the handler, package http2 has turned the request into a GET with Upgrade. The answer that switches the protocol
 // has the status 200 in place of 101. After that, DATA frames carry the bytes of the other protocol in both directions. Take returns the
 // stream as a net.Conn, and Park parks it: see parked.go.

@@ -10,8 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/race"
 )
 
-// This file has the turns of an HTTP/2 connection: how a worker lends its buffers to the connection, how the connection moves to another
-// worker, what it waits for between turns, and how it ends. Both drivers use it.
+// This file implements the turns of an HTTP/2 connection: how a worker lends its buffers to the connection, how the connection moves to
+// another worker, what the connection waits for between turns, and how it ends. Both drivers use these functions.
 
 // BeginTurn lends the worker's buffers to the connection.
 func (h *Conn) BeginTurn(t *Turn) {
@@ -86,8 +86,8 @@ func (h *Conn) WasTaken(t *Turn) {
 }
 
 // TakeAway takes the connection, with the input and output that the turn holds for it, from a worker that runs a handler inline. Afterwards
-// the caller owns the connection. TakeAway returns the turn, or nil if no handler runs inline. It calls taken with mu held, so before
-// WasTaken can return.
+// the caller owns the connection. TakeAway returns the turn, or nil if no handler runs inline. It calls the function taken with mu held, so
+// before WasTaken can return.
 func (h *Conn) TakeAway(taken func(t *Turn)) *Turn {
 	t := h.inline.Load()
 	if t == nil {
@@ -183,7 +183,7 @@ func (h *Conn) leaves() bool {
 	return now >= h.leaveTime
 }
 
-// wakers counts the goroutines that are in WakeOwner. wakersOver is added when the connection has ended.
+// wakers counts the goroutines that are in WakeOwner. The bit wakersOver is set when the connection has ended.
 type wakers struct{ atomic.Int32 }
 
 const wakersOver = 1 << 30
@@ -196,8 +196,8 @@ func (h *Conn) WakeOwner() {
 	}
 }
 
-// endWaking waits until no goroutine is in WakeOwner. After that the lingerer may own the socket. A late wake-up would end its wait, and the
-// client would lose the last answers.
+// endWaking waits until no goroutine is in WakeOwner. After that the lingerer may own the socket. A late wake-up would end the lingerer's
+// wait, and the client would lose the last answers.
 func (h *Conn) endWaking() {
 	for h.wakers.Or(wakersOver); h.wakers.Load() != wakersOver; {
 		runtime.Gosched()
@@ -205,7 +205,7 @@ func (h *Conn) endWaking() {
 }
 
 // MustDrain reports whether the server has begun to shut down and the owner hasn't noticed it yet. A shutdown wakes the connections that
-// wait. So an owner that begins to wait must call MustDrain once more after setWait.
+// wait. So an owner that begins to wait must call MustDrain once more after the driver's setWait.
 func (h *Conn) MustDrain() bool {
 	return !h.drains && h.life != lifeEnding && h.shared.Draining.Load()
 }

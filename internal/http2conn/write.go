@@ -136,7 +136,7 @@ func (s *Stream) reachedLocked() error {
 	return ErrReset
 }
 
-// awaitRoomLocked waits until the answer's unsent bytes are at most half of what may wait without the handler.
+// awaitRoomLocked waits until the answer has at most half as many unsent bytes as may wait while the handler goes on.
 func (s *Stream) awaitRoomLocked(w *Writing) error {
 	s.h.mu.AssertHeld()
 	return s.awaitClientLocked(w, func() bool { return len(s.unsent) <= s.keepsLocked()/2 })
@@ -234,7 +234,7 @@ const maxSmallUnsent = 32 << 10
 
 var unsentBuffers = sync.Pool{New: func() any { return new(unsentBuffer) }}
 
-// keepLocked appends a copy of p to the unsent bytes. Afterwards these are at most maxStreamUnsent. The bytes that frameLocked has framed
+// keepLocked appends a copy of p to the unsent bytes. Afterwards at most maxStreamUnsent bytes are unsent. The bytes that frameLocked has framed
 // are never read again, so keepLocked may overwrite them at the buffer's beginning.
 func (s *Stream) keepLocked(p []byte) {
 	s.h.mu.AssertHeld()

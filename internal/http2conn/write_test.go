@@ -22,8 +22,8 @@ func (d *countingDriver) Send(b []byte) bool {
 	return false
 }
 
-// On a connection with many streams, small parts of streamed answers are sent together with those of other handlers that are about to write.
-// A large part, or one of a handler that runs inline, is sent at once.
+// On a connection with many streams, a small part of a streamed answer is sent together with the parts of other handlers that are about to
+// write. A large part, and a part that an inline handler writes, is sent at once.
 func TestPartsAreSentTogether(t *testing.T) {
 	for _, test := range []struct {
 		streams, size int
@@ -67,7 +67,7 @@ func TestPartsAreSentTogether(t *testing.T) {
 	}
 }
 
-// While there is no room for answers that wait, a small part is sent from the handler's own memory, on a connection with many streams, too.
+// While there is no room for answers that wait, a small part is sent from the handler's own memory, even on a connection with many streams.
 func TestPartsWithoutRoomAreSent(t *testing.T) {
 	const size = 100
 	d := new(countingDriver)

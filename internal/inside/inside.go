@@ -33,9 +33,9 @@ var (
 // none. It is for tests.
 func Leftover(s *filo.Server) string { return leftover(s) }
 
-// Overdue calls found for each connection that waits although its socket has the input or the room for which it waits, and for the queue if a request
-// waits in it although a place is free. If such a wait makes no progress, a wake-up was lost. For a connection, found also learns how often its loop
-// has looked for events. Overdue is for tests.
+// Overdue calls the function found for each connection that waits although its socket has the input or the room for which it waits. It also calls found
+// for the queue, if a request waits there although a place is free. If such a wait makes no progress, a wake-up was lost. For a connection,
+// OverdueWait.Looks says how often its loop has looked for events. Overdue is for tests.
 func Overdue(s *filo.Server, found func(hooks.OverdueWait)) { overdue(s, found) }
 
 // Match returns the request's routing result, which the router fills in.
@@ -44,11 +44,11 @@ func Match(c *filo.Ctx) *hooks.Match { return routed(c) }
 // KeepFields records that middleware has run and may have set response fields: see filo.Ctx.SetTimeout.
 func KeepFields(c *filo.Ctx) { keepFields(c) }
 
-// Enter records to which class the rest of the handler belongs. If that class may block, and the handler runs where its request was read, the
-// loop driver gives the loop to another worker first. A router calls Enter with the class of the route that it has found, before the route's first
-// middleware. The time before that call counts for the class that was entered before, or for the server's own class. Once the handler of a server has
-// called Enter, the server expects that the handler always calls Enter. As long as measurements agree, it also expects that the handler is quick
-// until that call.
+// Enter records to which class the rest of the handler belongs. If that class may block, and the handler runs in the leader that has read its
+// request, the loop driver gives the loop to another worker first. A router calls Enter with the class of the route that it has found, before
+// the route's first middleware. The time before that call counts for the class that was entered before, or for the server's own class. Once the
+// handler of a server has called Enter, the server expects that the handler always calls Enter. As long as measurements agree, it also expects
+// that the handler is quick until that call.
 //
 // If Concurrency has been reached, Enter returns a 503 error, which the handler must return.
 func Enter(c *filo.Ctx, class *class.Class) error { return enter(c, class, "") }
@@ -58,11 +58,11 @@ func EnterRoute(c *filo.Ctx, class *class.Class, route string) error { return en
 
 // Inherit gives c's request the path parameters, the route, the values and the limit for bodies of another request, and also whether an error was
 // rendered for that request. It is for adaptors that run a part of a chain of handlers with an inner Ctx. Afterwards the outer Ctx inherits from the
-// inner one, which is then reused for another request. So no value that was stored with Set may refer to a Ctx.
+// inner one, which is then reused for another request. So a value that was stored with Set must not refer to a Ctx.
 func Inherit(c, from *filo.Ctx) { inherit(c, from) }
 
 // Carry runs h on the request that t carries, with the settings of the server s. s itself needn't be serving. The server's limits for sizes, for
-// bodies and for requests apply, unless t says that the request is a part of one that the server is already handling. The server's limits for
+// bodies and for requests apply, unless t says that the request is a part of a request that the server is already handling. The server's limits for
 // connections and for time don't apply. Its Handler isn't called, unless h is that Handler.
 //
 // Carry returns nil when the answer is complete, and also when h has hijacked the connection. If the answer couldn't be completed, Carry returns an
@@ -71,7 +71,7 @@ func Carry(s *filo.Server, t hooks.Transport, h filo.Handler) error { return car
 
 // Serve is Carry for a protocol of the server whose connections another module implements, such as HTTP/3. It runs the server's Handler as for a
 // request over HTTP/2: the ErrorHandler answers panics, and the server answers OPTIONS *. A request for a host that demands another client
-// certificate gets 421.
+// certificate is answered with 421.
 func Serve(s *filo.Server, t hooks.Transport) error { return serve(s, t) }
 
 // Configure applies the defaults of the server's fields. The fields must not change afterwards. From then on Stats returns the limits.

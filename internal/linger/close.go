@@ -57,7 +57,7 @@ func endWaits(netConn net.Conn) {
 // Cut ends a connection at once. Any goroutine may call it at any time. A TLS connection ends without its close alert: crypto/tls would
 // wait five seconds for a client that doesn't read, and only the owner may write to the connection.
 //
-// A connection of package net is closed, which is safe while others use it. A Socket is only cut, and its owner closes it.
+// A connection of package net is closed, which is safe while other goroutines use it. A Socket is only cut, and its owner closes it.
 func Cut(netConn net.Conn) error {
 	if tlsConn, ok := netConn.(*tls.Conn); ok {
 		netConn = tlsConn.NetConn()

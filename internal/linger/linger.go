@@ -83,8 +83,8 @@ func (g *Group) Refuse(netConn net.Conn, answer, http2Answer []byte) bool {
 	return true
 }
 
-// add adds a connection to the group. It returns a nil entry if there is no room. If the connection replaces another one, add returns that one as
-// oldest, and the caller must end its waits.
+// add adds a connection to the group. It returns a nil entry if there is no room. If the connection replaces another one, add returns the replaced
+// connection as oldest, and the caller must end its waits.
 func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,9 +107,10 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 	return g.conns.PushBack(&lingering{netConn, now}), oldest
 }
 
-// finish sends the answer, shuts down the sending side, and discards input. While input arrives, finish postpones the timer end. A client of HTTP/1.1
-// gets the answer only after it has begun to send a request. An answer before a request would belong to none (RFC 9112, section 9.2). A client that
-// has opened the connection in advance would take such an answer for that to its next request, which would fail.
+// finish sends the answer, shuts down the sending side, and discards input. While input arrives, finish resets end, the timer that ends the wait.
+// A client of HTTP/1.1 gets the answer only after it has begun to send a request. An answer before a request would belong to no request (RFC
+// 9112, section 9.2). A client that has opened the connection in advance would take such an answer for the answer to its next request, and that
+// request would fail.
 func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	last := time.Now().Add(longestSending)
 	buffer := lend.NewCopyBuffer()

@@ -5,7 +5,7 @@ package loop
 import "github.com/filohttp/filo/internal/sock"
 
 // Overdue returns the name of an event that has happened while a goroutine or the idle connection still waits for it, "" if there is none.
-// The wake-up must then follow shortly. progress holds the number of bytes that the owner has read, and the number that the client has
+// If there is one, the wake-up must follow shortly. progress holds the number of bytes that the owner has read, and the number that the client has
 // acknowledged. Any goroutine may call Overdue at any time; it is for tests.
 func (s *Socket) Overdue() (what string, progress [2]uint64) {
 	s.whileOpen(func(fd int) {

@@ -13,7 +13,7 @@ func TestOverdue(t *testing.T) {
 	want := func(what string, read uint64) {
 		t.Helper()
 		got, progress := s.Overdue()
-		for late := time.Now().Add(time.Minute); got != what && time.Now().Before(late); got, progress = s.Overdue() { // the bytes take a moment
+		for late := time.Now().Add(time.Minute); got != what && time.Now().Before(late); got, progress = s.Overdue() { // the bytes take a moment to arrive
 		}
 		if got != what || progress[0] != read {
 			t.Errorf("%q with %d bytes read, want %q with %d", got, progress[0], what, read)

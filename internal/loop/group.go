@@ -22,7 +22,7 @@ type Group struct {
 	maxPolled int32          // immutable
 	polled    atomic.Int32   // sockets that the runtime's poller watches
 	_         apart.Lines
-	waiting   atomic.Int64 // goroutines that wait for clients: parked bits of sockets
+	waiting   atomic.Int64 // goroutines that wait for clients: how many parked bits are set in all sockets
 	_         apart.Lines
 }
 

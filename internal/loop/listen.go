@@ -25,18 +25,18 @@ const maxAccepts = 16
 type Listener struct {
 	group   *Group
 	admit   func(to *Loop, fd int, peer sock.Address) error // see Listening.Admit
-	options *sock.Options                                   // set on the connections of user's socket
+	options *sock.Options                                   // set on the connections of the program's listener
 	logger  func() *slog.Logger
-	// user is the program's listener, whose socket all loops share through a single entry; nil if each loop has a socket. Close closes user.
+	// user is the program's listener, whose socket all loops share through a single entry; nil if each loop has a socket. Close also closes it.
 	user    net.Listener
-	userRaw syscall.RawConn // the raw connection of user
-	watched chan struct{}   // closed when watchUser has returned; nil if user is nil
+	userRaw syscall.RawConn // the raw connection of the program's listener
+	watched chan struct{}   // closed when watchUser has returned; nil if ll.user is nil
 	address net.Addr
 	full    func() // see Listening.Full
 
 	open    atomic.Int32     // how many entries aren't closed
 	entries []*listenerEntry // immutable
-	turn    atomic.Uint32    // counts the connections of user's socket, which are given to the loops in turn
+	turn    atomic.Uint32    // counts the connections of the program's listener, which are given to the loops in turn
 
 	log  sock.AcceptLog
 	done chan struct{} // closed when all entries are closed
@@ -57,7 +57,7 @@ type listenerEntry struct {
 	mu      race.Mutex[race.OfListener]
 	fd      int           // -1 once it is closed; guarded by mu
 	watched bool          // fd is in the loop's epoll set; guarded by mu
-	older   bool          // connections may be waiting that arrived before the socket's options were set, and so lack these options; guarded by mu
+	older   bool          // waiting connections may lack the socket's options, since they arrived before the options were set; guarded by mu
 	delay   time.Duration // the length of the last pause, 0 after a success; guarded by mu
 }
 
@@ -106,8 +106,8 @@ func (g *Group) NewListener(on Listening) (*Listener, error) {
 	return ll, nil
 }
 
-// Serve lets the loops accept until the listener is closed, and returns the reason. It calls begun when all loops accept, and fails if a
-// loop can't.
+// Serve lets the loops accept until the listener is closed, and returns the reason. It calls the function begun when all loops accept. It fails
+// if a loop can't accept.
 func (ll *Listener) Serve(begun func()) error {
 	if ll.user != nil {
 		ll.watched = make(chan struct{})
@@ -139,7 +139,7 @@ func (ll *Listener) Accept() (net.Conn, error) { return nil, errors.ErrUnsupport
 // Addr implements net.Listener.
 func (ll *Listener) Addr() net.Addr { return ll.address }
 
-// Close implements net.Listener. It closes the loops' sockets and user, so no more connections are accepted.
+// Close implements net.Listener. It closes the loops' sockets and the program's listener, so no more connections are accepted.
 func (ll *Listener) Close() error {
 	ll.closeEntries()
 	if ll.user == nil {
@@ -180,7 +180,8 @@ func (e *listenerEntry) close() {
 	if e.fd < 0 {
 		return
 	}
-	// Remove the socket from the epoll set explicitly: closing fd doesn't do that while user has another descriptor of the socket.
+	// Remove the socket from the epoll set explicitly: closing fd doesn't do that while the program's listener has another descriptor
+	// of the socket.
 	l.epoll.remove(e.fd)
 	sock.Close(e.fd)
 	e.fd = -1
@@ -234,16 +235,16 @@ func (e *listenerEntry) watchLaterLocked() {
 }
 
 const (
-	// userPoll is the interval at which watchUser checks, while connections arrive, whether the program has closed user. Without the checks,
-	// only a goroutine in Accept would notice. The loop also checks in each turn of the listener.
+	// userPoll is the interval at which watchUser checks, while connections arrive, whether the program has closed its listener. Without the
+	// checks, only a goroutine in Accept would notice that. The loop also checks in each turn of the listener.
 	userPoll = 100 * time.Millisecond
 	// quietPolls is the number of checks in a row without a connection after which watchUser waits in Accept.
 	quietPolls = 10
 )
 
-// watchUser closes the loops' socket when user is closed. While no connections arrive, it costs nothing: it waits in Accept, at the same
+// watchUser closes the loops' socket when the program closes its listener. While no connections arrive, it costs nothing: it waits in Accept, at the same
 // time as the loop. If Accept returns a connection, watchUser gives it to a loop. From then on only the loop accepts, at less than half the
-// cost. Until connections stop arriving, watchUser only checks at intervals whether user was closed.
+// cost. Until connections stop arriving, watchUser only checks at intervals whether the program's listener was closed.
 func (ll *Listener) watchUser() {
 	defer close(ll.watched)
 	defer ll.group.release()
@@ -275,7 +276,7 @@ func (ll *Listener) endWatch() {
 	<-ll.watched
 }
 
-// acceptUser waits until user's Accept returns a connection or an error. It reserves a descriptor for the connection first, since the
+// acceptUser waits until Accept of the program's listener returns a connection or an error. It reserves a descriptor for the connection first, since the
 // process might have none left afterwards.
 func (ll *Listener) acceptUser() {
 	spare, err := sock.Duplicate(int(ll.group.loops[0].epoll))
@@ -306,7 +307,7 @@ func (ll *Listener) acceptUser() {
 // the socket has begun to listen.
 func (ll *Listener) setsOptions() bool { return ll.user != nil && ll.address.Network() != "unix" }
 
-// userClosed reports whether the loops share the socket of user, and user was closed.
+// userClosed reports whether the loops share the socket of the program's listener, and the program has closed it.
 func (ll *Listener) userClosed() bool {
 	return ll.userRaw != nil && ll.userRaw.Control(func(uintptr) {}) != nil
 }

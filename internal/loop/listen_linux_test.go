@@ -210,7 +210,7 @@ func TestParkerNeedsItsWatches(t *testing.T) {
 	}
 }
 
-// await waits until so returns true.
+// await waits until the function so returns true.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(time.Millisecond) {

@@ -14,7 +14,7 @@ const (
 	// maxEvents is how many events a leader takes from the epoll set at a time.
 	maxEvents = 64
 
-	// Slots of entries of an epoll set that aren't connections: firstListener and those after it are for listeners, and bellSlot is for the
+	// These slots of an epoll set aren't for connections: firstListener and the slots after it are for listeners, and bellSlot is for the
 	// bell.
 	firstListener = 1 << 30
 	bellSlot      = 1<<31 - 1
@@ -46,7 +46,7 @@ type Loop struct {
 	filled  int       // entries put into batch and not yet published
 	queue   []*Socket // claimed connections; queue[queued:] isn't in a batch yet
 	queued  int
-	taken   []*Socket // the previous array of inbox, which is reused
+	taken   []*Socket // the previous array of l.inbox, which is reused
 	napper  napper
 	parker  parker
 	monitor monitor
@@ -201,7 +201,7 @@ func (l *Loop) sleep(s *Seat) {
 	l.monitor.woken(l.napper.mean <= busyMean)
 }
 
-// ring makes a leader check inbox, closing and stopping.
+// ring makes a leader check l.inbox, l.closing and l.stopping.
 func (l *Loop) ring() {
 	l.pending.Store(true)
 	if l.sleeping.Load() && l.sleeping.CompareAndSwap(true, false) {

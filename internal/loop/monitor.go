@@ -36,7 +36,7 @@ func newMonitor() monitor { return monitor{wake: make(chan struct{}, 1), ended: 
 // close makes run return. woken mustn't be called afterwards.
 func (m *monitor) close() { close(m.ended) }
 
-// woken sets busy, and starts the ticks again if they were stopped. The filler calls it after each wait, when Loop.sleeping is false.
+// woken sets m.busy, and starts the ticks again if they were stopped. The filler calls it after each wait, when Loop.sleeping is false.
 func (m *monitor) woken(busy bool) {
 	if m.busy.Load() != busy {
 		m.busy.Store(busy)
@@ -88,7 +88,7 @@ func (m *monitor) run(l *Loop, running *sync.WaitGroup) {
 func (m *monitor) rest(l *Loop) bool {
 	m.idle.Store(true)
 	if !l.sleeping.Load() && m.idle.CompareAndSwap(true, false) {
-		return true // the leader may have called woken before idle was set
+		return true // the leader may have called woken before m.idle was set
 	}
 	select {
 	case <-m.wake:
@@ -98,8 +98,8 @@ func (m *monitor) rest(l *Loop) bool {
 	}
 }
 
-// lookAfter compares the words of the seats with those of the last check, and retakes the seats whose leaders are still in the same turn. It
-// reports whether leaders are awake, or were awake since the last check.
+// lookAfter compares the words of the seats with their values at the last check, and retakes the seats whose leaders are still in the same turn.
+// It reports whether leaders are awake, or were awake since the last check.
 func (l *Loop) lookAfter(seen []uint64) bool {
 	awake, moved := false, false
 	for i, s := range l.seats {

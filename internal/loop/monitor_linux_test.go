@@ -9,7 +9,7 @@ import (
 	"github.com/filohttp/filo/internal/class"
 )
 
-// fakeWorkers implements Workers without a pool: Lead and Retake send a new worker to leaders.
+// fakeWorkers implements Workers without a pool: Lead and Retake send a new worker to the channel leaders.
 type fakeWorkers struct {
 	Workers
 	leaders    chan *Worker
@@ -111,8 +111,8 @@ func TestPlaceOfAnOvertakenLeader(t *testing.T) {
 	}
 }
 
-// While the server serves, Workers.MayRetake decides whether a leader may lose its seat if the cap is exceeded then. During a shutdown every
-// leader may lose its seat.
+// While the server serves, Workers.MayRetake decides whether a leader may lose its seat even if the cap is then exceeded. During a shutdown
+// every leader may lose its seat.
 func TestTakeAway(t *testing.T) {
 	for _, test := range []struct {
 		noMore, draining, want bool

@@ -14,9 +14,9 @@ import (
 // leader's thread directly. If a leader waits in the parker, the runtime's scheduler wakes it, and often also wakes other threads, which
 // find no work.
 //
-// A nap holds a thread and a processor. So naps are short, and leaders take them only while every
-// running handler waits for its own client. A handler that waits for something else, such as a timer or a database, is woken by the
-// runtime's scheduler, which does that more punctually while leaders wait in the parker.
+// A nap holds a thread and a processor. So naps are short, and leaders take them only while every running handler waits for its own client.
+// A handler that waits for something else, such as a timer or a database, is woken by the runtime's scheduler. The scheduler wakes it more
+// punctually while leaders wait in the parker.
 type napper struct {
 	mean  time.Duration // the moving average of the waits' durations
 	ready bool          // a thread that has no work waits in the runtime's poller
@@ -83,9 +83,9 @@ func (n *napper) park(l *Loop) {
 // again.
 func (n *napper) count(took time.Duration) { n.mean += (min(took, time.Millisecond) - n.mean) / 4 }
 
-// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. The two numbers don't count exactly
-// the same goroutines: waiting includes goroutines that end connections or make handshakes, and Serving doesn't include handlers in reserved
-// places. So a leader may nap while a handler sleeps. As long as a thread waits in the runtime's poller, that handler is woken at most a
+// onlyClientsAwaited reports whether all handlers that run outside of leaders wait for their clients. It compares two numbers, which don't count
+// exactly the same goroutines: waiting includes goroutines that end connections or make handshakes, and Serving doesn't include handlers in
+// reserved places. So a leader may nap while a handler sleeps. As long as a thread waits in the runtime's poller, that handler is woken at most a
 // millisecond late.
 func (l *Loop) onlyClientsAwaited() bool {
 	return l.seats[0].workers.Serving() <= int(l.group.waiting.Load())

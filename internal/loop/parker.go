@@ -67,10 +67,10 @@ func (p *parker) close() {
 	p.file.Close()
 }
 
-// ring makes wait return, if pending was set before.
+// ring makes wait return, if Loop.pending was set before.
 func (p *parker) ring() { p.bell.ring() }
 
-// wait returns when the loop has events, which it puts into the batch, or when pending is set. The caller is the filler.
+// wait returns when the loop has events, which it puts into the batch, or when l.pending is set. The caller is the filler.
 func (p *parker) wait(l *Loop) {
 	if p.wake == nil {
 		p.wake = func(uintptr) bool {

@@ -48,7 +48,7 @@ func (s *Socket) set(bits uint32) (old uint32, claimed bool) {
 			awaited &^= pollWriteExpired
 		}
 		if claimed = old&pollBusy == 0 && bits&awaited != 0; claimed {
-			word = (word | pollBusy) &^ (pollWaitsWrite | asked) // clear the bit, since the new owner tries the socket anyway
+			word = (word | pollBusy) &^ (pollWaitsWrite | asked) // clear asked, since the new owner tries the socket anyway
 		}
 		if bits&read != 0 {
 			word &^= pollReadParked

@@ -21,7 +21,7 @@ type roster struct {
 	closed bool    // no leader rests any more; guarded by mu
 
 	resting atomic.Int32              // len(rested), for readers that don't hold mu
-	until   clock.Atomic[clock.Nanos] // until this time callHelp wakes no leader, since it would have no processor
+	until   clock.Atomic[clock.Nanos] // until this time callHelp wakes no leader, since the leader would have no processor
 	pause   time.Duration             // the last pause from which until was computed; guarded by mu
 }
 

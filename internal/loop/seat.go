@@ -27,8 +27,8 @@ const (
 )
 
 // Seat is a leader's place in a loop. Exactly one worker has the seat, and serves the loop together with the workers in the other seats.
-// Before this worker does something that may block, it gives the seat to another worker. If the monitor finds that it has been in one turn
-// for too long, the monitor gives the seat to another worker.
+// Before this worker does something that may block, it gives the seat to another worker. If the monitor finds that the worker has been in one
+// turn for too long, the monitor gives the seat to another worker.
 //
 // Only the worker that has the seat accesses a field, unless the field's comment says otherwise.
 type Seat struct {

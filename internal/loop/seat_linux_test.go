@@ -255,7 +255,7 @@ func TestLeadersWithoutAProcessor(t *testing.T) {
 	}
 }
 
-// A leader that gets maxEvents events at once, and not in its first batches since it woke up, wakes another leader.
+// A leader that gets maxEvents events at once wakes another leader, unless this is one of the leader's first batches since it woke up.
 func TestFullBatchCallsHelp(t *testing.T) {
 	l := newTestLoop(t, 2)
 	s, w := l.seats[0], newFakeWorker()

@@ -97,7 +97,7 @@ func (s *Socket) assertOwned() {
 // Served returns the connection that Open was given.
 func (s *Socket) Served() Conn { return s.served }
 
-// Open initializes s with the descriptor fd for the connection served. The caller becomes the owner.
+// Open initializes s with the descriptor fd. served implements the connection's protocol. The caller becomes the owner.
 func (s *Socket) Open(fd int, peer sock.Address, served Conn) {
 	s.fd, s.Peer, s.served = int32(fd), peer, served
 	s.poll.Store(pollBusy)
@@ -152,8 +152,8 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 }
 
-// Want makes a Read that has to wait return only when the given number of bytes has arrived, since the reader of a whole body can't use a
-// part of it. Read returns fewer bytes at the end of the input, when a read deadline passes, or if some have arrived just before it waits.
+// Want sets how many bytes must arrive before a Read that has to wait returns, since the reader of a whole body can't use a part of it. Read
+// returns fewer bytes at the end of the input, when a read deadline passes, or if some bytes have arrived just before it waits.
 // After Want(0) or Want(1), Read returns as soon as any bytes have arrived.
 func (s *Socket) Want(bytes int) {
 	if bytes > 0 {
@@ -201,8 +201,8 @@ func (s *Socket) Write(p []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// WatchWritable makes the epoll set report when the socket has room. If the socket already has room, the change of the entry reports that at
-// once, so no event is missed.
+// WatchWritable makes the epoll set report when the socket has room. If the socket already has room, the system reports that at once when the
+// entry changes, so no event is missed.
 func (s *Socket) WatchWritable() {
 	all := s.waiters.Load()
 	if all == nil || s.IsShared() {
@@ -251,7 +251,7 @@ func (s *Socket) WriteVector(first, second []byte) (int64, error) {
 	return int64(n + m), err
 }
 
-// RawWrite calls write until it returns true, and waits for room in between: see sock.RawWriter.
+// RawWrite calls the function write until it returns true, and waits for room in between: see sock.RawWriter.
 func (s *Socket) RawWrite(write sock.RawWrite) (err error) {
 	var polled *polledSocket
 	for {

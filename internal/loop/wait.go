@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/sock"
 )
 
-// direction describes waits for input or for room for output.
+// direction describes how goroutines wait for input, or for room to send output.
 type direction struct {
 	parked   uint32 // the bit of Socket.poll that is set while a goroutine waits
 	event    uint32 // the bit for which the goroutine waits
@@ -36,7 +36,7 @@ var directions = [2]direction{
 type waiter struct {
 	woken  chan struct{}                // the goroutine that clears the parked bit sends a value; cap 1
 	polled atomic.Pointer[polledSocket] // where the goroutine waits by itself; nil: its loop wakes it
-	waits  int                          // how many waits the loop has ended since the connection was idle
+	waits  int                          // how many waits the loop has ended since the connection was last idle
 }
 
 // polledSocket is a second descriptor of a socket, which the runtime's poller watches. A goroutine that has to wait for its client again and
@@ -52,7 +52,7 @@ type polledSocket struct {
 }
 
 // lone holds the call that a goroutine tries while it waits by itself. A goroutine may still be waiting when moveBack closes the
-// polledSocket. Its lone isn't reused, since the polledSocket isn't.
+// polledSocket. The goroutine's lone isn't reused, since the polledSocket isn't.
 type lone struct {
 	socket *Socket
 	way    int
@@ -99,8 +99,8 @@ func (p *polledSocket) close(g *Group) {
 	g.polled.Add(-1)
 }
 
-// loopWaits is how many waits of a request the loop ends. From the next wait on, the request's goroutine waits by itself. The first wait
-// isn't worth it, since making and closing a polledSocket takes eight system calls.
+// loopWaits is how many waits of a request the loop ends. From the next wait on, the request's goroutine waits by itself. For a single wait a
+// polledSocket isn't worth its cost, since making and closing it takes eight system calls.
 const loopWaits = 1
 
 // moveOut returns the polledSocket on which the goroutine must wait by itself. It returns nil if the loop will wake the goroutine.
@@ -215,7 +215,7 @@ func (s *Socket) sleep(way int) {
 	s.took(way)
 }
 
-// tryAlone calls try until it returns true, and waits by itself in between. It returns false if something else has ended the wait. If try is
+// tryAlone calls the function try until it returns true, and waits by itself in between. It returns false if something else has ended the wait. If try is
 // nil, tryAlone makes the direction's call that callLater has prepared.
 func (s *Socket) tryAlone(way int, polled *polledSocket, try func(fd uintptr) (done bool)) (done bool) {
 	d, l := &directions[way], &polled.lone[way]

@@ -21,7 +21,7 @@ type exchanges struct {
 	Socket
 	stubServed
 	t      *testing.T
-	size   int // bytes of each round, in both directions
+	size   int // bytes of each round in each direction
 	rounds int // how many rounds are left
 	alone  int // how often a goroutine has waited by itself
 	handed bool
@@ -71,7 +71,7 @@ func (e *exchanges) serve() {
 		e.rounds--
 		e.handed = false
 		e.clear(pollReadExpired | pollWriteExpired)
-		// One event reports all bytes that have arrived. So no byte may be left unread when the connection begins to wait.
+		// One event reports all bytes that have arrived. So all of them must be read before the connection begins to wait.
 		if _, err := e.Peek(make([]byte, 1)); err == ErrNotYet && e.Release(false) {
 			return
 		}
@@ -109,8 +109,8 @@ func socketPair(t *testing.T) [2]int {
 	return fds
 }
 
-// Goroutines that wait again and again wait by themselves, on a limited number of polledSockets. No byte is lost when a socket moves there
-// or back, whatever wakes the goroutines, and all descriptors are closed at the end.
+// Goroutines that wait again and again wait "by themselves" (see polledSocket), on a limited number of polledSockets. No byte is lost when a
+// goroutine begins or ceases to wait on a polledSocket, whatever wakes it. All descriptors are closed at the end.
 func TestPolledSockets(t *testing.T) {
 	const clients, rounds, size = 6, 8, 300_000
 	var all sync.WaitGroup

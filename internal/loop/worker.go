@@ -20,12 +20,13 @@ type Workers interface {
 	// returns false and changes nothing.
 	HandOver(w *Worker, places admit.Kinds) bool
 	// Retake gives the seat, which was taken away from its leader, to another worker. From then on the old leader is an ordinary worker,
-	// even if that exceeds the cap. Owner.LoseLead tells it that it has lost the seat. Retake makes the seat's Lost an odd number.
+	// even if there are then more workers than the server's cap allows. Owner.LoseLead tells the old leader that it has lost the seat.
+	// Retake makes the seat's Lost an odd number.
 	Retake()
 	// Crowded reports whether there are more workers than the cap allows. If not, it makes Lost an even number, unless Lost has grown since
 	// the check.
 	Crowded() bool
-	// MayRetake reports whether one more leader may be replaced, even if that exceeds the cap. seats is the number of seats in the group.
+	// MayRetake reports whether one more leader may be replaced, even if the number of workers then exceeds the cap. seats is the number of seats in the group.
 	MayRetake(seats int) bool
 	// Serving returns the number of workers that run a handler and don't lead a loop.
 	Serving() int
@@ -92,11 +93,11 @@ func (w *Worker) Owner() Owner { return w.owner }
 // Running returns the class of the handler that the worker runs as a leader, or nil if it isn't known.
 func (w *Worker) Running() *class.Class { return w.running.Load() }
 
-// Leads reports whether the worker leads a loop. If so, it runs a handler where the request was read.
+// Leads reports whether the worker leads a loop. If so, a handler that it runs is inline: the worker has read the handler's request.
 func (w *Worker) Leads() bool { return w.seat != nil }
 
 // MaySpend reports whether the worker leads a loop, and may do work there that takes about the given time: whether its batch then takes at
-// most maxBatchTime. If so, MaySpend adds the time to spent.
+// most maxBatchTime. If so, MaySpend adds the time to w.spent.
 func (w *Worker) MaySpend(time time.Duration) bool {
 	if !w.HoldsLoop() || w.spent+time > maxBatchTime {
 		return false

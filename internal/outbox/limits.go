@@ -100,7 +100,7 @@ func (o *Outbox) tooSlow() bool {
 	waits, buffered := o.socket == nil || o.owner.HasMore(), o.buffered()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.queue.empty() && !waits { // see PumpLater: everything was sent before the socket has reported room
+	if o.queue.empty() && !waits { // see PumpLater: everything was sent before the socket reported room
 		o.endWatchLocked()
 		return false
 	}

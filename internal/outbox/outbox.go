@@ -160,7 +160,7 @@ func (o *Outbox) Lend(b []byte, release func(b []byte)) (kept bool) {
 	return kept
 }
 
-// putLocked sends as much of a piece as possible at once, and queues the rest. If copied is set, it queues a copy, since the outbox may not
+// putLocked sends as much of a piece as possible at once, and queues the rest. If copied is set, it queues a copy, since the outbox must not
 // keep p.b. If a goroutine waits for the piece, p.b isn't copied, and belongs to the outbox until the wait has ended.
 func (o *Outbox) putLocked(p piece, copied bool) {
 	o.mu.AssertHeld()
@@ -225,7 +225,7 @@ func (o *Outbox) unusableLocked() error {
 	return o.err
 }
 
-// admitLocked returns the reason why a message of size bytes may not wait, or nil if it may.
+// admitLocked returns the reason why the outbox doesn't accept a message of size bytes, or nil if it does.
 func (o *Outbox) admitLocked(size int) error {
 	o.mu.AssertHeld()
 	if err := o.unusableLocked(); err != nil {
@@ -247,7 +247,7 @@ func (o *Outbox) brokenLocked(n int) {
 }
 
 // Finish queues the bytes of last, and accepts no more bytes. It reports whether everything was sent. If not, the outbox wakes the owner
-// when everything was sent.
+// as soon as that is the case.
 func (o *Outbox) Finish(last []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -338,7 +338,7 @@ func (o *Outbox) breakLocked(err error) {
 	}
 }
 
-// reportedErrors are the write errors for which the owner needn't be told: its reads report them as well, or its own calls have caused them.
+// reportedErrors are the write errors that the owner learns without Disconnect: its reads report them as well, or its own calls have caused them.
 var reportedErrors = [...]error{
 	syscall.EPIPE, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 	io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded,

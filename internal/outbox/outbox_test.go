@@ -24,7 +24,7 @@ type stubOwner struct {
 	limits       pace.Limits
 	start        time.Time
 	disconnected atomic.Int32
-	at           time.Time // of the last call of Disconnect
+	at           time.Time // when Disconnect was last called
 	more         bool
 }
 
@@ -365,7 +365,7 @@ func TestFail(t *testing.T) {
 	})
 }
 
-// Without a Socket, too, messages are sent in the order of the calls, whether or not their senders wait. A Write that gives up doesn't
+// Even without a Socket, messages are sent in the order of the calls, whether or not their senders wait. A Write that gives up doesn't
 // change the order of the other messages.
 func TestBlockingOrder(t *testing.T) {
 	for name, test := range map[string]struct {

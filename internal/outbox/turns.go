@@ -45,7 +45,7 @@ func (o *Outbox) send() {
 }
 
 // passOnLocked ends the caller's turn. If the first piece is the mark of a waiting goroutine, that goroutine gets the turn. If it is another
-// piece, passOnLocked starts a goroutine that runs send, which gets the turn.
+// piece, passOnLocked passes the turn to a new goroutine that runs send.
 func (o *Outbox) passOnLocked() {
 	o.mu.AssertHeld()
 	switch {

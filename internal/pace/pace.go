@@ -1,7 +1,7 @@
 // Package pace limits how slowly a peer may send or take bytes. Only the time spent waiting for the peer counts.
 //
 // A peer has an account of time, which begins with a grace period. Each wait uses up time, and each byte adds time: the peer must keep up a minimum
-// rate. Bytes can add at most another grace period, and a single wait can last at most one. So a peer that has moved many bytes can't be silent for
+// rate. Bytes can add at most another grace period, and a single wait can last at most one period. So a peer that has moved many bytes can't be silent for
 // long, and a peer that rarely moves a byte has no more time than its bytes earn.
 package pace
 
@@ -14,12 +14,12 @@ import (
 // Limits says how slow a peer may be.
 type Limits struct {
 	Grace time.Duration // how long any peer may keep the server waiting; negative: for ever
-	Rate  int           // how many bytes earn another second; 0 or less: no minimum rate, and only each single wait is limited, to Grace
+	Rate  int           // how many bytes earn another second; 0 or less: no minimum rate, and Grace limits only each single wait
 }
 
 // Pace is the progress of a transfer. The zero value is a transfer that hasn't begun.
 type Pace struct {
-	// owed is the time that the peer has used, minus the time that bytes before the last wait have earned; it may be negative.
+	// owed is the time that the peer has used, minus the time earned by the bytes that moved before the last wait; it may be negative.
 	owed  time.Duration
 	moved int64 // bytes that have moved since the last wait
 }
@@ -44,7 +44,7 @@ func (p *Pace) Deadline(now clock.Time, limits Limits) clock.Time {
 }
 
 // Late reports whether the peer is too slow. It is called after the deadline of a wait. A peer is too slow if it has moved no bytes since the wait,
-// or too few.
+// or if its account is empty.
 func (p *Pace) Late(limits Limits) bool {
 	return p.moved == 0 || p.UsedUp(limits)
 }

@@ -67,8 +67,8 @@ func steady(n int, each step) []step {
 	return steps
 }
 
-// Regardless of how many bytes have moved, silence is too long after the grace period, and sending a byte occasionally gains no more than twice that
-// period.
+// Regardless of how many bytes have moved, a peer that is silent for longer than the grace period is too slow. Sending a byte occasionally gains no
+// more than twice that period.
 func TestBoughtSilence(t *testing.T) {
 	limits := Limits{30 * time.Second, 500}
 	for _, first := range []int{0, 1, 499, 64 << 10, 4 << 20, math.MaxInt} {

@@ -26,7 +26,7 @@ func ToldAddr(told netip.AddrPort, fallback func() net.Addr) net.Addr {
 }
 
 // Conn is a connection that package net or the program's own listener has accepted, and that begins with a header. After the header it works like the
-// wrapped connection, except that the server doesn't use raw system calls for it if it is a plain socket.
+// wrapped connection, except that the server uses no raw system calls for it even if the wrapped connection is a plain socket.
 type Conn struct {
 	net.Conn
 	mu     sync.Mutex
@@ -84,7 +84,7 @@ func (p *Conn) SetLinger(seconds int) error {
 }
 
 // Receive reads the header, and no byte that follows. some is false if the connection ended or failed before its first byte. When the deadline has
-// passed, Receive calls look once. If look returns true, Receive reads once more.
+// passed, Receive calls the function look once. If look returns true, Receive reads once more.
 func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	h, some, err := readHeader(p.Conn, look)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *Conn) Receive(look func() bool) (some bool, err error) {
 	return true, nil
 }
 
-// readHeader reads the header for Receive, with the same look and some.
+// readHeader reads the header for Receive, whose comment explains look and some.
 func readHeader(r io.Reader, look func() bool) (h *Header, some bool, err error) {
 	b, looked := make([]byte, 0, 256), false
 	for want := MinSize; ; want = 1 {

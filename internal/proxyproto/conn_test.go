@@ -22,7 +22,7 @@ func (s source) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 func (source) RemoteAddr() net.Addr         { return &net.UnixAddr{Name: "peer"} }
 func (source) LocalAddr() net.Addr          { return &net.UnixAddr{Name: "server"} }
 
-// Receive reads a header that arrives in pieces, and no byte after it. Before, the addresses are those of the peer.
+// Receive reads a header that arrives in pieces, and no byte after it. Until then, the connection's addresses are those of the peer.
 func TestReceive(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()

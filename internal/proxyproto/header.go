@@ -19,7 +19,7 @@ const (
 	MinSize = 15
 
 	maxVersion1  = 107 // in bytes, including the line end
-	fixedSize    = 16  // of version 2: the part before the addresses
+	fixedSize    = 16  // of a header of version 2: the part before the addresses
 	signature    = "\r\n\r\n\x00\r\nQUIT\n"
 	word         = "PROXY "
 	versionProxy = 0x21

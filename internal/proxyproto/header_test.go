@@ -178,7 +178,7 @@ func TestTLVs(t *testing.T) {
 	}
 }
 
-// For any bytes, Parse either finds a header of one size or refuses it. The parts of the header can be read, and bytes after it don't matter.
+// For any bytes, Parse either finds a header of one size or refuses the bytes. The parts of the header can be read, and bytes after it don't matter.
 func FuzzParse(f *testing.F) {
 	for _, test := range valid {
 		f.Add([]byte(test.header))

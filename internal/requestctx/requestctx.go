@@ -1,5 +1,5 @@
 // Package requestctx has the context of a request, which costs little as long as no code asks for its end. The package doesn't access requests: the
-// server tells the context when the client may be watched, and provides a Watcher that does so.
+// server tells the context when the client may be watched, and provides the Watcher that watches it.
 package requestctx
 
 import (
@@ -44,7 +44,7 @@ type Context struct {
 	// outer provides the values of this context. When outer ends, this context ends. outer comes from Server.ConnContext or, if
 	// carried is set, from a Transport; nil if there is none. Immutable.
 	outer         context.Context
-	outerDeadline time.Time // of outer; the zero time is none; immutable
+	outerDeadline time.Time // the deadline of outer; the zero time is none; immutable
 	// end is nil until the context is armed. It is set under mu.
 	end atomic.Pointer[armed]
 	// log holds the attributes that a handler of package requestlog adds to log records; nil if there are none.
@@ -288,8 +288,8 @@ func (r *Context) Cancel(cause error) {
 // ClientGone ends the context because the client has left. It implements http2conn.Watcher.
 func (r *Context) ClientGone() { r.Cancel(ErrClientGone) }
 
-// EndedBy returns the cause with which the context has ended, or nil if it hasn't ended. A context that isn't armed doesn't notice the end of its
-// deadline or of outer.
+// EndedBy returns the cause with which the context has ended, or nil if it hasn't ended. A context that isn't armed doesn't notice that its
+// deadline has passed or that the outer context has ended.
 func (r *Context) EndedBy() error {
 	r.mu.Lock()
 	e, cause := r.end.Load(), r.cause

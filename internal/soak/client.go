@@ -12,7 +12,7 @@ import (
 	"github.com/filohttp/filo/internal/conformance"
 )
 
-// client makes one visit after the other: each uses a connection in the way of the client's kind.
+// client makes one visit after the other. Each visit uses a connection as the client's kind prescribes.
 type client struct {
 	run    *run
 	kind   kind
@@ -81,12 +81,12 @@ func (c *client) work(ctx context.Context) {
 	}
 }
 
-// sleep pauses for a random time, possibly 0; most is the maximum.
+// sleep pauses for a random time, from 0 up to the argument most.
 func (c *client) sleep(most time.Duration) {
 	time.Sleep(time.Duration(c.random.Int64N(int64(most) + 1)))
 }
 
-// repeat makes a random number of exchanges of one request each; most is the maximum.
+// repeat makes a random number of exchanges of one request each, up to the argument most.
 func repeat(most int, next func(*visit) *request) func(*visit) error {
 	return func(v *visit) error {
 		for range 1 + v.random.IntN(most) {
@@ -270,7 +270,7 @@ func halfCloses(v *visit) error {
 }
 
 // hijacks requests /hijack, whose handler hijacks the connection, and exchanges lines with it. Once the first line has arrived, a shutdown
-// may not end the connection.
+// must not end the connection.
 func hijacks(v *visit) error {
 	q := v.call("/hijack")
 	early := fmt.Sprintf("early %d\n", q.number)

@@ -15,8 +15,8 @@ import (
 	"github.com/filohttp/filo/internal/soak/kit"
 )
 
-// overHTTP2 uses a connection through net/http's client, with several streams at once: use is called for each of them, and returns a function
-// that makes one request after the other.
+// overHTTP2 uses a connection through net/http's client, with several streams at once: the function use is called for each stream, and returns
+// a function that makes one request after the other.
 func overHTTP2(use func(*visit) func(*http.Transport) error) func(*visit) error {
 	return func(v *visit) error {
 		transport := v.transport()
@@ -159,7 +159,7 @@ func gone(v *visit) func(*http.Transport) error {
 	}
 }
 
-// bothWays sends a piece of its body, and reads the echo of the piece before it sends the next one.
+// bothWays sends its body in pieces, and reads the echo of each piece before it sends the next one.
 func bothWays(v *visit) func(*http.Transport) error {
 	q := v.newRequest("POST", "/both-ways", "")
 	q.want = v.run.pattern.Cut(q.number, v.random.IntN(200<<10))

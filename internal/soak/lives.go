@@ -129,7 +129,7 @@ func (l *lives) end() error {
 	}
 	left := inside.Leftover(l.server)
 	for end := time.Now().Add(r.settling); left != "" && time.Now().Before(end); left = inside.Leftover(l.server) {
-		time.Sleep(time.Millisecond) // the last worker may not have ended yet
+		time.Sleep(time.Millisecond) // the last worker might not have ended yet
 	}
 	if left != "" {
 		return fmt.Errorf("server %d: after Shutdown these are counted:\n%s", number, left)

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// overdueTime is how long a connection may wait although it has input or room to write, if its loop has checked for events overdueLooks
-	// times in that time. Usually the loop's first check finds the event. The later checks are for a busy machine, where a goroutine may
-	// stand still between two statements. The time is less than a second, because after a second a read of a body checks by itself whether it
-	// has missed input.
+	// A wait is overdue if a connection that has input or room to write waits for overdueTime, and its loop has checked for events
+	// overdueLooks times in that time. Usually the loop's first check finds the event. The later checks are for a busy machine, where a
+	// goroutine may stand still between two statements. The time is less than a second, because after a second a read of a body checks by
+	// itself whether it has missed input.
 	overdueTime, overdueLooks = 700 * time.Millisecond, 40
 	// starvedTime is how long such a connection may wait at most, however often its loop has checked for events. It is also the limit for a
 	// request in the queue while another handler could run. It is long because, on a busy machine, the loop or the goroutine that must wake
-	// the request may not get to run.
+	// the request might not get to run.
 	starvedTime = 20 * time.Second
 	// lookTime is the time between two checks by watchOverdue. If the process is stopped for longer, the stop counts as one lookTime.
 	lookTime = 50 * time.Millisecond

@@ -178,7 +178,7 @@ func (c *client) any() *request {
 
 func (c *client) pick(paths ...string) string { return paths[c.random.IntN(len(paths))] }
 
-// some returns a random number of small requests; most is the maximum.
+// some returns a random number of small requests, up to the argument most.
 func (c *client) some(most int) []*request {
 	requests := make([]*request, 1+c.random.IntN(most))
 	for i := range requests {

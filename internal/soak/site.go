@@ -96,7 +96,7 @@ func says(work func(number uint64)) handler {
 	}
 }
 
-// mostlyQuick usually returns at once. Sometimes it doesn't, so that another goroutine must take over the loop in whose goroutine it runs.
+// mostlyQuick usually returns at once. Sometimes it takes longer, so that another goroutine must take over the loop that called the handler.
 func mostlyQuick(number uint64) {
 	switch number % 500 {
 	case 1:
@@ -221,7 +221,7 @@ func (s *site) awaitGone(c *filo.Ctx, number uint64) error {
 	return ctx.Err()
 }
 
-// hijack echoes lines until a line says quit or the client disconnects. Half of the calls do so in the handler, the others in a goroutine
+// hijack echoes lines until a line says quit or the client disconnects. Half of the calls do so in the handler, the other half in a goroutine
 // that outlives it.
 func hijack(c *filo.Ctx, number uint64) error {
 	netConn, buffered, err := c.Hijack()

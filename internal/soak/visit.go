@@ -80,8 +80,8 @@ func (v *visit) exchange(requests ...*request) error {
 	return v.exchangeAs(encode(requests...), requests...)
 }
 
-// exchangeAs is exchange for requests that are already encoded as b. It writes b while it reads answers, because the server stops reading
-// requests if nobody reads its answers.
+// exchangeAs is like exchange, for requests that are already encoded as b. It writes b while it reads answers, because the server stops
+// reading requests if nobody reads its answers.
 func (v *visit) exchangeAs(b []byte, requests ...*request) error {
 	sent := make(chan error, 1)
 	go func() {
@@ -121,7 +121,7 @@ func (v *visit) receive(requests ...*request) error {
 	return nil
 }
 
-// answer reads the answer to a request, and checks it. closes says that no other answer follows.
+// answer reads the answer to a request, and checks it. The result closes says that no other answer follows.
 func (v *visit) answer(q *request) (closes bool, err error) {
 	if err := v.begins(q); err != nil {
 		return false, err

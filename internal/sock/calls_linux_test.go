@@ -117,7 +117,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// An event that is rung is reported once with EpollET, and again when it is rung again.
+// With EpollET, an eventfd reports one event each time that it is rung.
 func TestEpoll(t *testing.T) {
 	set, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {

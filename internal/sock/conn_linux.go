@@ -145,7 +145,8 @@ const (
 	pollOut = 4 // POLLOUT
 )
 
-// IsReadable reports whether a read would return at once with at least as many bytes as SetLowWater has set, or with the end or an error.
+// IsReadable reports whether a read would return at once: with at least as many bytes as SetLowWater has set, with the end of the input, or
+// with an error.
 func IsReadable(fd int) bool { return hasHappened(fd, pollIn) }
 
 // IsWritable reports whether the system considers the socket writable: a third of its buffer must be free.

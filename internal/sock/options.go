@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Options are TCP socket options. filo.SocketOptions is converted to Options, and its comments explain the fields and their defaults.
+// Options are TCP socket options. They are made from a filo.SocketOptions, whose comments explain the fields and their defaults.
 type Options struct {
 	Backlog                 int
 	ReusePort               bool

@@ -94,7 +94,7 @@ func Control(of any, f func(fd int) error) error {
 
 // SetLowWater makes pollers report a TCP socket as readable only when it has the given number of bytes, or when no more bytes can arrive
 // before some are read. It does nothing where that isn't reliable: for sockets of other protocols, such as Multipath TCP, and before Linux
-// 5.12, where the event may never be reported under memory pressure.
+// 5.12, where the event might never be reported under memory pressure.
 func SetLowWater(fd, bytes int) {
 	if !hasLowWater() {
 		return

@@ -10,7 +10,7 @@ import (
 )
 
 // sendfile sends a file with the system call of that name. It passes the offset to each call. So it doesn't change the file's position,
-// which others may use at the same time.
+// which other goroutines may use at the same time.
 type sendfile struct {
 	target RawWriter
 	file   syscall.RawConn
@@ -101,7 +101,7 @@ func (s *sendfile) callSendTo(socket uintptr) (done bool) {
 // a processor for too long. A socket rarely has room for more.
 const maxRaw = 2 << 20
 
-// callSend sends until the end of the part or of the file, until the socket is full, or until an error occurs.
+// callSend sends until the end of the requested part or of the file, until the socket is full, or until an error occurs.
 func (s *sendfile) callSend(file uintptr) {
 	s.err = nil
 	if s.local == nil {
@@ -118,7 +118,7 @@ func (s *sendfile) callSend(file uintptr) {
 	s.local.Sent(begin, s.offset-begin)
 }
 
-// sendMost sends at most size bytes with call. It returns true if it has sent all of them, and more of the part is left.
+// sendMost sends at most size bytes with the function call. It returns true if it has sent all of them, and more of the part is left.
 func (s *sendfile) sendMost(call func(out, in int, offset *int64, count int) (int, error), file uintptr, size int) (more bool) {
 	for size > 0 {
 		n, err := call(s.socket, int(file), &s.offset, size) // advances the offset

@@ -26,7 +26,7 @@ func testFile(t *testing.T, content []byte) *os.File {
 	return file
 }
 
-// onlyReadFrom is a connection with a ReadFrom that isn't a socket itself.
+// onlyReadFrom is a connection that has a ReadFrom, but isn't a socket itself.
 type onlyReadFrom struct{ net.Conn }
 
 func (c onlyReadFrom) ReadFrom(r io.Reader) (int64, error) {

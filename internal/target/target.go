@@ -42,8 +42,8 @@ type Target struct {
 // only stores its arguments. t borrows target and host until the next Parse or Reset.
 func (t *Target) Parse(target, host []byte, secure bool) {
 	t.Reset()
-	// The slices have no spare capacity, so that an append by the handler can't overwrite the bytes that follow in the buffer. The same is true of
-	// all slices of them.
+	// The slices have no spare capacity, so that an append by the handler can't overwrite the bytes that follow in the buffer. The parts into
+	// which they are split have none either.
 	t.target, t.hostField, t.secure = target[:len(target):len(target)], host[:len(host):len(host)], secure
 }
 

@@ -26,7 +26,7 @@ type call struct {
 	// harmless says that clients must not notice the failing calls. Otherwise clients may get errors.
 	harmless bool
 	drivers  []orders
-	short    string // the error that the short form tries
+	short    string // the only error that is tried with the flag -short
 }
 
 var (
@@ -96,10 +96,11 @@ func callTrials() (all []trial) {
 		}})
 }
 
-// leastRequests is how many requests a client makes at least, so that calls fail even if the machine is too busy for that many in the load's span.
+// leastRequests is the minimum number of requests of a client. Because of it, calls fail even if the machine is too busy for that many requests
+// in the load's span.
 const leastRequests = 20
 
-// call makes calls fail while clients work. Afterwards clients must get all answers again, and nothing may be left behind.
+// call makes calls fail while clients work. Afterwards clients must get all answers again, and no resource may be left behind.
 func (a *attempt) call(c call, errno string, o orders) error {
 	s, err := a.newStage(o, nil)
 	if err != nil {
@@ -140,7 +141,7 @@ func (a *attempt) call(c call, errno string, o orders) error {
 	return s.recovered()
 }
 
-// recovered checks that clients get all answers again, and that nothing is left behind.
+// recovered checks that clients get all answers again, and that no resource is left behind.
 func (s *stage) recovered() error {
 	result, err := s.load(load{Span: s.span(time.Second) / 2}, nil)
 	if err != nil {
@@ -240,7 +241,7 @@ var (
 	noDuplicates = rule{syscall.SYS_FCNTL, syscall.F_DUPFD_CLOEXEC, 0, uint32(syscall.EMFILE)}
 )
 
-// refused lets clients work while the system refuses calls. early says that the refusals begin before the server serves.
+// refused lets clients work while the system refuses calls. The argument early says that the refusals begin before the server serves.
 func (a *attempt) refused(o orders, r rule, early, harmless bool) error {
 	s, err := a.newStage(o, nil)
 	if err != nil {

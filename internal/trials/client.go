@@ -306,7 +306,7 @@ func (q *request) check(status int, number string, body []byte) error {
 	return nil
 }
 
-// do makes a request, and checks its answer. closes says that the client must close the connection afterwards.
+// do makes a request, and checks its answer. The result closes says that the client must close the connection afterwards.
 func (c *client) do(q *request) (closes bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
 	defer cancel()

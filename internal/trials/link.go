@@ -192,7 +192,7 @@ func (p path) device(address string, socket int) error {
 // sizes returns the minimum, default and maximum size of a buffer, all equal, as sysctl expects them.
 func (p path) sizes() string { return fmt.Sprintf("%d %[1]d %[1]d", p.Buffers) }
 
-// receiveDevice receives the file that device sends over a socket, and checks that the buffers have the path's sizes.
+// receiveDevice receives the file that the method device sends over a socket, and checks that the buffers have the path's sizes.
 func (p path) receiveDevice(socket int) (*os.File, error) {
 	data, rights := make([]byte, 200), make([]byte, syscall.CmsgSpace(4))
 	size, n, _, _, err := syscall.Recvmsg(socket, data, rights, syscall.MSG_CMSG_CLOEXEC)

@@ -21,7 +21,7 @@ import (
 // ordersVariable is the environment variable with the orders that make this program run as a process of a trial.
 const ordersVariable = "FILO_TRIAL"
 
-// part does the work of a process of a trial. It returns false if this process isn't one.
+// part does the work of a trial's process if this program was started as one. Otherwise it returns false at once.
 func part() (is bool, err error) {
 	text := os.Getenv(ordersVariable)
 	if text == "" {
@@ -259,5 +259,5 @@ func lacks(ctx context.Context) error {
 		return err
 	}
 	defer p.stop()
-	return p.trace(nil, "accept4", "error=EINTR") // in a container, even root may not be allowed to trace
+	return p.trace(nil, "accept4", "error=EINTR") // in a container, even root might not be allowed to trace
 }

@@ -29,7 +29,7 @@ type options struct {
 // trial is a fault, and the function that tries it.
 type trial struct {
 	fault string
-	short bool // the short form includes it
+	short bool // the flag -short includes it
 	try   func(a *attempt) error
 }
 
@@ -120,7 +120,7 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// mostFailed is the number of failed trials after which the others are skipped.
+// mostFailed is the number of failed trials after which the remaining trials are skipped.
 const mostFailed = 10
 
 func firstLine(text string) string {

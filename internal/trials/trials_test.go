@@ -40,7 +40,7 @@ func need(t *testing.T) {
 	}
 }
 
-// All trials of the short form pass, and each fault has really occurred.
+// All trials that the flag -short selects pass, and each fault has really occurred.
 func TestShort(t *testing.T) {
 	need(t)
 	o := options{seed: 1, short: true}

@@ -48,9 +48,9 @@ func (l *List[T]) Add(c T) {
 	l.count++
 }
 
-// Remove removes a member, and moves the last member into the hole. If a walk hasn't reached the hole yet, Remove moves the last member that the walk
-// hasn't visited instead. That leaves a new hole, which Remove fills in the same way, for each such walk in turn. So no walk misses a member or
-// visits it twice.
+// Remove removes a member, and moves the last member into the hole. But if a walk hasn't reached the hole yet, Remove first fills the hole with the
+// last member that this walk hasn't visited. The hole is then where that member was. Remove does this for each such walk in turn, and only then
+// moves the list's last member. So no walk misses a member or visits it twice.
 func (l *List[T]) Remove(c T) {
 	hole := int(*c.ListIndex())
 	if len(l.walks) > 1 {

@@ -37,10 +37,10 @@ var check = setup.Checker("cache")
 // Options configures New. The zero value stores only answers that state their own lifetime.
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. If Get fails, the request fails
-	// with its error. A failure to store or remove an answer is logged, unless the error wraps filo.ErrBusy. A request calls Get once, and
-	// once more if the answers vary. If the handler's answer may be stored, the request calls Get up to four more times: three times for the
-	// mark of a removal of the target's answers, which is stored for 5 minutes, and once for the names of the fields by which the answers
-	// vary. A QUERY calls Get once more in each case. A request that has waited for another request repeats its lookup.
+	// with its error. A failure to store or remove an answer is logged, unless the error wraps filo.ErrBusy. A lookup calls Get once, and once
+	// more if the answers vary. If the handler's answer may be stored, the request calls Get up to four more times: three times to look for
+	// the mark that a removal of the target's answers leaves for 5 minutes, and once for the names of the fields by which the answers vary.
+	// For a QUERY, the lookup and the storing each call Get once more. A request that has waited for another request repeats its lookup.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are removed,
 	// beginning with those that were never requested again.
@@ -57,7 +57,7 @@ type Options struct {
 	// these fields that an answer has and that is a valid structured field. The field doesn't override the directive private in
 	// Cache-Control, with which middleware makes an answer private, nor does it make failures storable. It is also sent to clients. Default
 	// none. Even CDN-Cache-Control is obeyed only if it is listed: that field is for caches in front of the server, such as a CDN's, which
-	// may store answers that this cache may not.
+	// may store answers that this cache must not store.
 	TargetedFields []string
 	// IgnoreRequestDirectives ignores the Cache-Control and Pragma fields of requests, so that clients can't use them to put load on the
 	// handler. Even if a request asks for a new answer, it gets the stored one, and even if it forbids storing, its answer is stored. For
@@ -119,10 +119,11 @@ type place struct {
 	target []byte // the key of its target; the answers to a target are removed together
 	query  *query // nil except for QUERY
 	key    []byte // by which the entry or a varyRule is found: the target's key, except for QUERY
-	full   []byte // the answer's own key, which is the same unless the answers vary
+	full   []byte // the answer's own key, which equals key unless the answers vary
 }
 
-// entry is one of three: a response, the names of the fields by which responses to a target vary, or a note that a response isn't stored.
+// entry holds one of three things: a response, the names of the fields by which responses to a target vary, or a note that a response isn't
+// stored.
 type entry struct {
 	response *replay.Answer
 	stored   time.Time
@@ -219,7 +220,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 			return errOnlyIfCached
 		}
 		// Requests don't wait for a request whose answer may be for its client alone. Nor do they wait if the next answer probably can't be
-		// reused: if the entry is a note that the last one wasn't stored, or an old response without a lifetime.
+		// reused: if the entry is a note that the last answer wasn't stored, or an old response without a lifetime.
 		waits := !found || stale && try == 0 && old.expires.After(old.stored)
 		if !waits || try == 2 || special(c) {
 			return m.fetch(c, next, at, old)
@@ -232,7 +233,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 					m.pass(f.Key)
 					f.End()
 				}
-				return nil // it wraps nothing
+				return nil // the body stays unwrapped
 			})
 			return m.fetch(c, next, at, old)
 		}
@@ -270,7 +271,7 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 		if !returned && c.Status() < 400 { // the answer streams
 			m.remove(c, key)
 		}
-		return nil // it wraps nothing
+		return nil // the body stays unwrapped
 	})
 	err := next(c)
 	returned = true
@@ -336,8 +337,8 @@ const upperHex = "0123456789ABCDEF"
 // maxKey is the maximum length of a key. A longer key is replaced by its hash.
 const maxKey = 128
 
-// shortKey returns key, or a hash if it is long, so that a long target takes no more memory than others. A hashed key begins with a zero, and
-// no other key does. The hash is written after key, whose own bytes don't change.
+// shortKey returns key, or a hash if it is long, so that a long target takes no more memory than a short one. A hashed key begins with a zero,
+// and no other key does. The hash is written after key, whose own bytes don't change.
 func shortKey(key []byte) []byte {
 	if len(key) <= maxKey {
 		return key
@@ -356,7 +357,7 @@ func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry
 		if err != nil {
 			return at, found, false, err
 		}
-		if !ok || rules.vary == nil { // no answer to QUERY is stored, but m.entries may have a note
+		if !ok || rules.vary == nil { // no answer to QUERY is stored, but m.entries may hold a note that one wasn't stored
 			at.key = at.query.appendUnruled(at.target)
 			at.full = at.key
 			found, ok = m.entries.Get(at.key, now)
@@ -578,7 +579,7 @@ func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) b
 		return false
 	}
 	if unshared.Is(c) {
-		return false // a guard inside has answered, or a session will set its cookie after the cache has returned
+		return false // a middleware.Guard inside of the cache has answered, or a session will set its cookie after the cache has returned
 	}
 	h := &c.Response.Header
 	if age, ok := caching.Age(h); ok {

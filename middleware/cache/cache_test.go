@@ -288,7 +288,7 @@ func TestVary(t *testing.T) {
 	})
 }
 
-// The format of an error depends on the request: a client that asks for JSON doesn't get other clients JSON.
+// The format of an error depends on the request: a client that asks for JSON doesn't cause other clients to get JSON.
 func TestErrorForm(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {
 		calls := 0
@@ -547,7 +547,7 @@ func TestIgnoresDirectives(t *testing.T) {
 func TestFlood(t *testing.T) {
 	for _, test := range []struct {
 		why  string
-		kept bool // the answers to the flood
+		kept bool // the answers to the flood are stored
 		long int  // the length of its targets in bytes
 		n    int
 	}{
@@ -588,7 +588,7 @@ func TestFlood(t *testing.T) {
 }
 
 // Requests with different long targets, or with different long values of a field by which an answer varies, don't get each other's answers.
-// Their answers take no more memory than others.
+// Their answers take no more memory than answers with short keys.
 func TestLongKeys(t *testing.T) {
 	long := strings.Repeat("x", 3000)
 	h := &mwtest.Counting{Fields: []string{"Cache-Control: max-age=60", "Vary: X"}}

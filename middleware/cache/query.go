@@ -68,8 +68,8 @@ func (q *query) appendKey(target []byte, rule *varyRule) []byte {
 	return shortKey(append(key, q[:]...))
 }
 
-// appendUnruled is appendKey for a target without a rule. Such a target has no stored answer to QUERY. The key begins with the target's key
-// and a space, so that remove finds flights with this key. It needn't find notes.
+// appendUnruled is like appendKey, for a target without a rule. Such a target has no stored answer to QUERY. The key begins with the target's
+// key and a space, so that the method remove finds flights with this key. It needn't find notes.
 func (q *query) appendUnruled(target []byte) []byte {
 	return append(append(appendQueries(target), '-'), q[:]...)
 }

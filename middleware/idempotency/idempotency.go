@@ -36,9 +36,8 @@ type Options struct {
 	// Required refuses requests of those methods that have no key.
 	Required bool
 	// Scope returns the owner of a request's keys, such as the name of an account. The result is borrowed. The same key in two scopes is
-	// treated as two keys. Clients in one scope can get each other's answers. A request with a key but without an owner, whose scope is
-	// empty, is refused with
-	// 400. Scope is required; AuthorizationScope is such a function.
+	// treated as two keys. Clients in one scope can get each other's answers. A request that has a key but an empty scope is refused with 400.
+	// Scope is required; AuthorizationScope is such a function.
 	Scope func(c *filo.Ctx) []byte
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. If the Store can't keep an
 	// answer, the error is logged, unless it wraps filo.ErrBusy because the Store has logged it already.

@@ -443,7 +443,7 @@ func (s *sharedKeys) Release(_ *filo.Ctx, key, claim string) error {
 	return nil
 }
 
-// A request that took longer than MaxRun doesn't settle the claim of the request that has claimed the key since.
+// A request that took longer than MaxRun doesn't settle the claim of another request that has claimed the key in the meantime.
 func TestLate(t *testing.T) {
 	for _, first := range []int{200, 503} {
 		synctest.Test(t, func(t *testing.T) {

@@ -42,8 +42,8 @@ type Record struct {
 const recordCost = 512
 
 // memory is the store in memory. No record is dropped before it expires. The record of a running request is never dropped, since the request
-// always settles its key. To make room, answers are removed; when none are left, further keys are refused. Each scope has a limit, so that
-// one client can neither displace others' answers nor have their keys refused.
+// always settles its key. To make room, answers are removed; when none are left, further keys are refused. Each scope has a limit, so that one
+// client can neither displace other clients' answers nor cause their keys to be refused.
 type memory struct {
 	maxBytes, maxScopeBytes int
 
@@ -54,7 +54,7 @@ type memory struct {
 	done    list.List // *keptRecord elements, only complete ones: the one that expires first is in front
 }
 
-// keptRecords counts the memory that records take together, those of one scope or all.
+// keptRecords counts the memory of the records of one scope, or of all scopes.
 type keptRecords struct {
 	used     int // the memory of the records and their answers
 	answered int // the memory of the answers alone
@@ -68,7 +68,7 @@ type keptRecord struct {
 	cost    int // the memory of the record without its answer
 	scope   *keptRecords
 	done    *list.Element    // nil while the request runs
-	answers [2]*list.Element // its elements in the scope's list and in the list of all; nil without an answer
+	answers [2]*list.Element // the record's elements in the lists of answers of its scope and of the whole store; nil without an answer
 }
 
 func newMemory(maxBytes, maxScopeBytes int) *memory {

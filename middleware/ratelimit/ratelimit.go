@@ -35,7 +35,7 @@ type Options struct {
 	// client can usually choose the other bits freely.
 	Key func(c *filo.Ctx) []byte
 	// Counts reports whether a request counts, once its handler has returned err; Failures is such a function. Until its handler has
-	// returned, each request counts, so simultaneous requests stay within the limit, too. Nil means that all count.
+	// returned, each request counts, so simultaneous requests stay within the limit, too. Nil means that all requests count.
 	Counts func(c *filo.Ctx, err error) bool
 	// Store keeps the state of the keys, and can be shared by several servers. Nil means a store in memory for MaxKeys keys.
 	Store Store
@@ -49,7 +49,7 @@ type Options struct {
 	HideFields bool
 }
 
-// Store keeps how much of its limit each key has used. Many goroutines call its methods at once.
+// Store records how much of its limit each key has used. Many goroutines call its methods at once.
 type Store interface {
 	// Take uses up one of the key's remaining requests, if there is one. The key is borrowed. A store that waits for something must use the
 	// request's Context.
@@ -76,14 +76,14 @@ type State struct {
 	Remaining int
 	// Reset is the time until Remaining equals Burst again, if no more requests come.
 	Reset time.Duration
-	// RetryAfter is the time until one more request is allowed, if this one wasn't.
+	// RetryAfter is the time until one more request is allowed, if this request wasn't.
 	RetryAfter time.Duration
 }
 
-// New returns middleware that allows limit requests of each key in each window. The window must be whole seconds. A Burst of requests may
-// come at once, and after it one every window/limit. Requests beyond that get 429 (Too Many Requests) and Retry-After. Answers report the
-// remaining quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10). One route may have several limits
-// with different names.
+// New returns middleware that allows limit requests of each key in each window. The window must be whole seconds. As many requests as
+// Options.Burst says may come at once; after them, one more is allowed every window/limit. Requests beyond that get 429 (Too Many Requests)
+// and Retry-After. Answers report the remaining quota in the fields RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).
+// One route may have several limits with different names.
 //
 // Put it in front of everything expensive, inside of AccessLog and, if there is a proxy, of RealIP. New panics unless limit and
 // window are greater than 0.
@@ -227,7 +227,7 @@ func (l *limiter) giveBack(c *filo.Ctx, key []byte, state State) {
 	replace(c, added, l.appendState(nil, state))
 }
 
-// replace replaces a value that admit has added to the field RateLimit. Other limits, and upstreams, have added the other values.
+// replace replaces a value that the method admit has added to the field RateLimit. Other limits, and upstreams, have added the other values.
 func replace(c *filo.Ctx, added, value []byte) {
 	var values [][]byte
 	for each := range c.Response.Header.Values("RateLimit") {
@@ -269,7 +269,7 @@ const (
 // used the least of its limit is forgotten. So new keys in a flood displace each other, and not a client that is being limited.
 type table struct {
 	seed     maphash.Seed
-	start    time.Time // times count from here
+	start    time.Time // the times in entries are relative to start
 	interval int64     // nanoseconds for each request
 	burst    int64     // nanoseconds for a burst
 	mask     uint64    // the number of buckets in a shard, minus 1
@@ -321,7 +321,7 @@ func (t *table) take(key []byte) State {
 	return State{Allowed: true, Remaining: int((t.burst - (full - now)) / t.interval), Reset: time.Duration(full - now)}
 }
 
-// giveBack undoes the counting of a request by take.
+// giveBack undoes the counting of a request by the method take.
 func (t *table) giveBack(key []byte) {
 	hash := maphash.Bytes(t.seed, key)
 	shard := &t.shards[hash%shardCount]

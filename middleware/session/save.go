@@ -125,8 +125,8 @@ func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error)
 	return false, nil
 }
 
-// leave replaces a stored session of this version with content that isn't a session: a mark, or a pointer to the renewed session. It reports
-// false if the stored version is another one.
+// leave replaces a stored session, if its version is the given one, with content that isn't a session: a mark, or a pointer to the renewed
+// session. It reports false if the stored session has another version.
 func (m *manager) leave(c *filo.Ctx, stored string, version uint64, content contents, now time.Time) (bool, error) {
 	data, err := json.Marshal(content)
 	if err != nil {

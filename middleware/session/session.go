@@ -352,13 +352,14 @@ func (s *Session) expires(now time.Time) time.Time {
 	return end
 }
 
-// beforeHead saves the session before a streamed answer begins, or the connection is parked or upgraded. It wraps nothing.
+// beforeHead saves the session before a streamed answer begins, or the connection is parked or upgraded. It returns nil, since it doesn't wrap
+// the body.
 func (s *Session) beforeHead(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
 	storelog.Failure(c, unsavedMessage, s.save(c))
 	return nil
 }
 
-// unsavedMessage is logged with an error of save that comes too late to become the request's error.
+// unsavedMessage is logged with an error of the method save that comes too late to become the request's error.
 const unsavedMessage = "saving a session failed"
 
 // unsaved reports whether save has anything to do.
@@ -436,7 +437,7 @@ func (s *Session) setCookieValue(c *filo.Ctx, value string, expires, now time.Ti
 // setCookie adds the cookie to the response, and keeps that response out of shared caches.
 func (s *Session) setCookie(c *filo.Ctx, cookie *filo.Cookie) error {
 	if c.Committed() {
-		return nil // the client has the id; without the new cookie it only doesn't learn that the session lives longer, or has ended
+		return nil // the client has the id; without the new cookie, it merely doesn't learn that the session lives longer or has ended
 	}
 	if cookie.Valid() != nil {
 		return errTooLarge

@@ -238,7 +238,7 @@ func documentLines(text string) (lines []line) {
 			if !strings.HasPrefix(trimmed, "- ") {
 				continue
 			}
-			lines = lines[:len(lines)-1] // a list item may go on
+			lines = lines[:len(lines)-1] // the next line may continue the list item
 			continue
 		}
 		lines = append(lines, line{i + 1, trimmed})

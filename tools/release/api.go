@@ -68,8 +68,8 @@ func apiDifference(now, old, modulePath string) (all, incompatible string, err e
 	return all, incompatible, err
 }
 
-// checkBreaks compares the checkout in dir with the commit at which it has left base. It fails if there is a breaking change that the changelog
-// doesn't mention, since users read the changelog to learn how to adapt.
+// checkBreaks compares the checkout in dir with the last commit that it has in common with base. It fails if there is a breaking change that the
+// changelog doesn't mention, since users read the changelog to learn how to adapt.
 func checkBreaks(dir, base string) error {
 	r, err := open(dir)
 	if err != nil {

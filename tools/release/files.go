@@ -73,7 +73,7 @@ func (r *repository) writeZip(m module, version, name string) error {
 	return errors.Join(err, file.Close())
 }
 
-// bill holds the fields of a bill of materials that are checked.
+// bill holds those fields of a bill of materials that writeBill checks.
 type bill struct {
 	Metadata   struct{ Component component }
 	Components []component

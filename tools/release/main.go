@@ -1,9 +1,9 @@
-// Command release makes filo's releases: `make release VERSION=v0.1.0` and `make release-test`. It only commits and tags on this machine. Its user
-// pushes.
+// Command release makes filo's releases: `make release VERSION=v0.1.0` and `make release-test`. It only commits and tags on this machine. Pushing is left
+// to the user.
 //
 //	release VERSION        check the tree, set the versions, commit and tag
 //	release -test VERSION  do that in a clone, serve its tags as a module proxy, and use every module from outside
-//	release -files VERSION write what is published beside that version's tags into .bin/release
+//	release -files VERSION write the files that are published with that version's tags to .bin/release
 //	release -api BASE      compare the API with that of BASE, and fail if the changelog doesn't name what breaks users
 package main
 
@@ -101,8 +101,8 @@ func release(dir, version string) error {
 	return nil
 }
 
-// checkAPI prints what has changed for users since the last release. It fails if there is a breaking change, and a version of this kind must not
-// break users.
+// checkAPI prints what has changed for users since the last release. It fails if there are breaking changes although a version of this kind must not
+// have any.
 func (r *repository) checkAPI(last, version string) error {
 	if last == "" {
 		fmt.Println("API: no release before this one")
@@ -167,7 +167,7 @@ func (r *repository) writeChangelog(version string, now time.Time) error {
 // untilTagged is a part of each line that is only for readers before the first release, in README.md and in the README of each published module.
 const untilTagged = "ntil v0.1.0 is tagged"
 
-// dropUntilTagged removes these lines, and one of the empty lines around them.
+// dropUntilTagged removes the lines that contain untilTagged, and one of the empty lines around them.
 func (r *repository) dropUntilTagged() error {
 	names, err := output(r.root, "git", "ls-files", "README.md", "contrib/*/README.md")
 	if err != nil {

@@ -2,12 +2,12 @@
 // at constant rates, memory, allocations and system calls.
 //
 //	go run ./cmd/compare -size quick      # three servers in five rows: five minutes
-//	go run ./cmd/compare                  # those in every row, others in four: about 55 minutes; writes the report
-//	go run ./cmd/compare -size http2      # HTTP/2 beside net/http, nghttpd, h2o and nginx: about 15 minutes
-//	go run ./cmd/compare -size all        # everything: hours. It can be interrupted and goes on where it was
-//	go run ./cmd/compare -base main       # filo as it is and as it was at a revision
+//	go run ./cmd/compare                  # these in every row, other servers in four rows: about 55 minutes; writes the report
+//	go run ./cmd/compare -size http2      # HTTP/2, also of net/http, nghttpd, h2o and nginx: about 15 minutes
+//	go run ./cmd/compare -size all        # everything: hours. After an interruption, the same command continues
+//	go run ./cmd/compare -base main       # the current filo, and filo at a revision
 //
-// README.md says how.
+// README.md describes the method.
 package main
 
 import (

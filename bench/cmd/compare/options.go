@@ -63,7 +63,7 @@ func parseFlags(args []string) (*options, error) {
 	return o, nil
 }
 
-// choose copies the flags that narrow the size into its choice.
+// choose copies the flags that narrow the size into o.choice.
 func (o *options) choose(rows, peers, kinds, procs string) error {
 	o.choice.Rows, o.choice.Peers = list(rows), list(peers)
 	for _, name := range o.choice.Peers {
@@ -96,7 +96,7 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// setSize finds the size, and derives the names of files from it.
+// setSize looks up the size by its name, and derives the names of the files from that name.
 func (o *options) setSize(name string) error {
 	i := slices.IndexFunc(plan.Sizes, func(s plan.Size) bool { return s.Name == name })
 	if i < 0 {

@@ -124,8 +124,8 @@ func read(resp *http.Response, request *row.Request) (a Answer, err error) {
 	return a, nil
 }
 
-// Compare returns an error that says how the answers of two servers to a row's requests differ, or nil. The value of Date may differ, and so may the
-// fields that are listed in the argument may or in the row's Varies.
+// Compare returns an error that says how the answers of two servers to a row's requests differ, or nil. It ignores the value of Date, and all fields
+// that the row's Varies or Compare's last parameter lists.
 func Compare(r *row.Row, a, b []Answer, may ...string) error {
 	may = append(may, r.Varies...)
 	for i := range r.Requests {
@@ -152,7 +152,7 @@ func (a *Answer) compare(b *Answer, may []string) error {
 	return nil
 }
 
-// names returns the names of the answer's header fields, without those that may differ.
+// names returns the names of the answer's header fields, except those in the list of fields that may differ.
 func (a *Answer) names(may []string) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(a.Header)), func(name string) bool { return slices.Contains(may, name) })
 }

@@ -58,7 +58,7 @@ func Fill(ctx context.Context, conn *pgx.Conn) error {
 type Pool struct{ pool *pgxpool.Pool }
 
 // Open opens a pool with the connection string of -database. It returns nil if the string is empty. Open opens all connections, and makes one query
-// on each. If they were opened under load, they would delay requests for most of the warm-up, and some of these latencies would be measured.
+// on each. Opening them under load would delay requests for most of the warm-up, and also some of the measured requests.
 func Open(ctx context.Context, connString string) (*Pool, error) {
 	if connString == "" {
 		return nil, nil
@@ -85,7 +85,7 @@ func openAll(ctx context.Context, pool *pgxpool.Pool) error {
 		if err != nil {
 			return err
 		}
-		defer conn.Release() // all connections are acquired together, so each one is different
+		defer conn.Release() // not earlier: while a connection is acquired, Acquire returns another one
 		if _, err := read(ctx, conn, 1); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 
 // answer is the part of an answer that has arrived. A connection waits for at most one answer at a time.
 type answer struct {
-	head    []byte // with the part of the body that arrived together with it
+	head    []byte // the head, with the part of the body that arrived together with the head
 	status  int    // 0 until the whole head has arrived
 	length  int    // of the body; -1 if the body is chunked
 	matched int    // how many bytes of the body have arrived
@@ -60,7 +60,7 @@ func (a *answer) take(data []byte, want *row.Want, refusals bool) (done bool, er
 	return a.matched == a.length, nil
 }
 
-// is compares a piece with the next bytes of the expected body.
+// is compares data, a piece of a body, with the next bytes of the expected body.
 func (a *answer) is(wanted, data []byte) (done bool, err error) {
 	if !bytes.HasPrefix(wanted[a.matched:], data) {
 		return false, fmt.Errorf("the answer is %.200q, and not %.200q", data, wanted[a.matched:])
@@ -69,7 +69,7 @@ func (a *answer) is(wanted, data []byte) (done bool, err error) {
 	return a.matched == len(wanted), nil
 }
 
-// bodyLength returns the length of the body from a head, or -1 if the body is chunked.
+// bodyLength returns the length of the body that a head announces, or -1 if the body is chunked.
 func bodyLength(head []byte) (int, error) {
 	for line := range bytes.Lines(head) {
 		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(": "))

@@ -2,10 +2,10 @@
 // request when the answer has arrived. Open, a small load generator, does what wrk and h2load can't do:
 //
 //   - A constant rate. A latency is measured from the moment at which the request was due, so a server's stalls show (no coordinated
-//     omission). wrk has only closed loops. h2load has --rps, but measures from the moment at which it sent a request, and sends all
-//     requests of the last ten milliseconds at once: of 5,000 requests at 1,000 per second to a server that stalled for 300 ms in each
-//     second, its log had 60 that took more than 10 ms.
-//   - WebSockets, which neither of them supports.
+//     omission). wrk has only closed loops. h2load has --rps, but it measures from the moment at which it sent a request, and every ten
+//     milliseconds it sends all requests that have become due, at once. Example: h2load sent 5,000 requests, at 1,000 per second, to a
+//     server that stalled for 300 ms in each second. According to h2load's log, only 60 of them took more than 10 ms.
+//   - WebSockets, which neither wrk nor h2load supports.
 package load
 
 import (
@@ -32,7 +32,7 @@ type Job struct {
 	Window func(begin bool) error
 }
 
-// Result is the result of a run without an error.
+// Result is the result of a successful run.
 type Result struct {
 	Answers float64 // answers with status 200 in Seconds
 	Refused float64 // answers with status 503 in Seconds

@@ -127,7 +127,7 @@ func TestOpenTLS(t *testing.T) {
 }
 
 // A latency is measured from the moment at which the request was due. If a server stalls for a fifth of a second, all twenty requests that are due
-// during the stall are late, although the only connection could send just one of them.
+// during the stall are late, although the only connection can send just one of them during the stall.
 func TestOpenCountsFromWhenDue(t *testing.T) {
 	j := newJob(t, (*httptest.Server).Start)
 	var asked atomic.Int64

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mux is an HTTP/2 connection. For each stream that may be open at the same time, the loop has a conn without a socket.
+// mux is an HTTP/2 connection. For each of its simultaneous streams, the loop has a conn without a socket.
 type mux struct {
 	conn    *conn // the socket
 	block   []byte
@@ -21,7 +21,7 @@ type mux struct {
 	status  string // of the header block that was decoded last
 }
 
-// openMux opens a connection for the row's number of streams. The windows are so large that they never need an update.
+// openMux opens a connection for the row's number of streams. The flow-control windows are so large that they never need an update.
 func (l *loop) openMux() error {
 	m := &mux{conn: &conn{loop: l, index: len(l.muxes), fd: -1}, next: 1, streams: map[uint32]*conn{}}
 	m.fields = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
@@ -35,7 +35,7 @@ func (l *loop) openMux() error {
 		scheme = "https"
 	}
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", scheme}, {":authority", l.host}, {":path", l.Row.Requests[0].Target}} {
-		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: f[0] == ":authority"}) // not indexed, so that the block stays valid
+		encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: f[0] == ":authority"}) // not indexed, so every request can send this block
 	}
 	l.muxes = append(l.muxes, m)
 	if err := m.conn.open(); err != nil {

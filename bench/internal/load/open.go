@@ -24,7 +24,7 @@ import (
 // patience is how long Open waits for the last answers.
 const patience = 5 * time.Second
 
-// loop is the state of Open: one thread and one epoll set. Its times are in nanoseconds since started.
+// loop is the state of Open: one thread and one epoll set. Its times are in nanoseconds since the time in the field started.
 type loop struct {
 	*Job
 	host     string
@@ -37,7 +37,7 @@ type loop struct {
 	conns    []*conn    // over HTTP/2 one for each stream
 	muxes    []*mux     // the HTTP/2 connections
 	free     chan *conn // connections without a request in flight; the channel has room for all
-	freed    int64      // when free was last empty and a connection became free
+	freed    int64      // when a connection last became free while no other was
 	busy     int        // requests in flight
 	due      float64    // when the next request is due
 	interval float64    // time between requests, 0 in a closed loop
@@ -425,8 +425,8 @@ func (c *conn) answered() {
 	l.free <- c
 }
 
-// bePunctual configures the calling thread. Its timers fire on time, instead of up to 50 µs late. It requests short time slices, since the scheduler
-// then runs the thread sooner when it wakes up (since Linux 6.12). And it binds the thread to processors.
+// bePunctual configures the calling thread: the thread's timers fire on time, instead of up to 50 µs late, and the thread is bound to processors.
+// bePunctual also requests short time slices, since the scheduler then runs the thread sooner after it wakes up (since Linux 6.12).
 func bePunctual(cpus []int) error {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	if attributes, err := unix.SchedGetAttr(0, 0); err == nil {

@@ -30,9 +30,9 @@ type report struct {
 
 // Wrk runs a closed loop: wrk with one thread, after a warm-up by another wrk. wrk checks the status of each answer. The number of bytes
 // shows whether all bodies have the right length; alike.Fetch has compared the answers themselves. CPU time in the window includes opening the
-// connections. If a row closes connections, every n-th request of all closes its connection, rather than every n-th request of a connection. For a
-// slow answer wrk also adds the latencies of the requests that the connection would have sent during the wait. For pipelined requests wrk's latencies
-// are wrong, so the result has none.
+// connections. If a row closes connections, wrk counts the requests of all connections together: every n-th of them closes its connection. For a slow
+// answer wrk also adds the latencies of the requests that the connection would have sent during the wait. For pipelined requests wrk's latencies are
+// wrong, so the result has none.
 func Wrk(ctx context.Context, j *Job) (*Result, error) {
 	folder, err := os.MkdirTemp("", "filo-wrk")
 	if err != nil {
@@ -103,7 +103,7 @@ func pieces(r *row.Row, host string) (all [][]byte) {
 }
 
 // read reads wrk's report. It fails if the report has errors: figures from such a run mean nothing, since a failed request is often a quick one. It
-// also fails if the number of bytes doesn't fit the number of answers of that size, plus parts of up to inFlight more.
+// also fails if the number of bytes doesn't fit the number of answers, each of size bytes, plus parts of up to inFlight unfinished answers.
 func read(out string, size, inFlight float64) (*Result, error) {
 	var r report
 	_, line, found := strings.Cut(out, "\n{")

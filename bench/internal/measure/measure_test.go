@@ -12,8 +12,8 @@ func record(peer string, value float64) Record {
 	return Record{Cell: Cell{Kind: Peak, Row: "json", Peer: peer, Hash: "abc", Seconds: 1}, Figures: map[string]float64{CPU: value}}
 }
 
-// When the file is opened again, it has the added records, without an incomplete last line. A record with another hash belongs to another
-// cell.
+// When the file is opened again, it contains the records that were added, and no incomplete last line. A record with another hash belongs to
+// another cell.
 func TestStore(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "folder", "results.jsonl")
 	s, err := Open(name, false)

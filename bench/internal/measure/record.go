@@ -28,7 +28,7 @@ type Cell struct {
 	Kind    Kind   `json:"kind"`
 	Row     string `json:"row"`
 	Peer    string `json:"peer"`
-	Hash    string `json:"hash"`              // of the peer
+	Hash    string `json:"hash"`              // the peer's Hash
 	Pinned  bool   `json:"pinned,omitempty"`  // server and generator are each bound to one processor
 	Procs   int    `json:"procs,omitempty"`   // GOMAXPROCS; 0 is the server's own default
 	Percent int    `json:"percent,omitempty"` // for Rate: the rate as a percentage of the slowest server's peak

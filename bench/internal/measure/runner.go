@@ -49,7 +49,8 @@ type run struct {
 	begun     time.Time
 }
 
-// Run starts the peer, measures the cell, and ends the peer. rate is for a cell of kind Rate. If the run fails, the caller must not use the record.
+// Run starts the peer, measures the cell, and ends the peer. rate applies only to cells of kind Rate. If the run fails, the caller must not use the
+// record.
 func (r *Runner) Run(ctx context.Context, p *peer.Peer, of *row.Row, cell Cell, rate float64) (Record, error) {
 	one := &run{Runner: r, cell: cell, row: of, peer: p, rate: rate, record: Record{Cell: cell, Figures: map[string]float64{}}}
 	options := r.Options(of)
@@ -104,8 +105,8 @@ func MakeFiles(folder string) error {
 	return nil
 }
 
-// cpus returns the processors to which the server or the generator is bound. If they are pinned, the server has the last one and the generator the
-// first one. nil means all.
+// cpus returns the processors to which the server or the generator is bound. In a pinned cell, the server is bound to the last processor and the
+// generator to the first. nil means all.
 func (r *run) cpus(server bool) []int {
 	all := proc.CPUs()
 	switch {
@@ -205,8 +206,8 @@ func (r *run) answers(result *load.Result) {
 	}
 }
 
-// mixed measures quick requests while blocking requests run in the background. The blocking ones in the measured time count only for the CPU time per
-// request.
+// mixed measures quick requests while blocking requests run in the background. Blocking requests don't count for throughput and latencies. Figures per
+// request, such as CPU time, are divided by the number of all requests in the measured time.
 func (r *run) mixed(ctx context.Context) error {
 	asleep := *r.row
 	asleep.Requests = []row.Request{{Target: "/mixed/sleep", Want: r.row.Requests[0].Want}}
@@ -214,7 +215,7 @@ func (r *run) mixed(ctx context.Context) error {
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	background := &load.Job{
 		Base: r.server.Base, Row: &asleep, Rate: row.MixedRate, MaxLateness: time.Second,
-		// The load of blocking requests begins before the warm-up of the quick ones, and continues for longer.
+		// The load of blocking requests begins before the warm-up of the quick requests, and ends after their load.
 		Duration: r.Warmup + r.duration() + time.Second/2,
 		Window: func(begin bool) error {
 			if begin {

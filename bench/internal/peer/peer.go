@@ -31,7 +31,7 @@ type Peer struct {
 	Name string
 	Kind Kind
 
-	// Peculiarities are header fields that differ from those of the other peers with any configuration.
+	// Peculiarities are header fields that differ from the other peers' whatever the configuration.
 	Peculiarities []string
 
 	folder string   // where its program is in servers/
@@ -114,7 +114,7 @@ func find(name string) (*Peer, error) {
 	return nil, fmt.Errorf("there is no peer %q, only %s", name, strings.Join(Names(), ", "))
 }
 
-// goBuild builds a Go program without the repository's state in it, so that the same source in the same folder results in the same program.
+// goBuild builds a Go program without embedding the repository's state, so that the same source in the same folder results in the same program.
 func (b *Builder) goBuild(ctx context.Context, p *Peer) error {
 	if err := run(ctx, b.Module, "go", "build", "-buildvcs=false", "-o", p.Program, "./servers/"+p.folder); err != nil {
 		return err

@@ -43,8 +43,8 @@ type Server struct {
 	peer   *Peer
 	cmd    *exec.Cmd
 	folder string        // a temporary folder, removed at the end
-	lines  chan string   // the lines that it prints
-	gone   chan struct{} // closed when it has ended
+	lines  chan string   // the lines that the server prints
+	gone   chan struct{} // closed when the server has ended
 }
 
 // Start runs the peer's program on a free port and waits until it listens.
@@ -98,7 +98,7 @@ func (s *Server) start(ctx context.Context, o *Options) error {
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
 			select {
 			case s.lines <- lines.Text():
-			default: // no reader waits for the line
+			default: // the channel is full, since nobody reads it: drop the line
 			}
 		}
 		s.cmd.Wait()

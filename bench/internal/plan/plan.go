@@ -16,7 +16,7 @@ type Size struct {
 	Name    string
 	Rows    []string // IDs; nil for all
 	Rounds  int
-	Seconds int // of one run; the row's Seconds multiplies it
+	Seconds int // the duration of one run, before it is multiplied by the row's Seconds
 	// RateRounds is the number of rounds for latencies at constant rates; 0 means that these aren't measured.
 	RateRounds int
 	// All measures every peer in every row that it supports, and not only in rows that list it.

@@ -20,7 +20,7 @@ import (
 // Usage is the resource usage of a process and its descendants since they started.
 type Usage struct {
 	CPU time.Duration // user and kernel
-	// Voluntary and Involuntary are how often their threads have left a processor: voluntarily, and because the scheduler ran another thread.
+	// Voluntary is how often a thread gave up its processor, and Involuntary how often the scheduler ran another thread instead.
 	Voluntary, Involuntary int64
 }
 

@@ -119,12 +119,12 @@ func ReadCauses(file string) (map[string]string, error) {
 	return causes, nil
 }
 
-// leastLead is the smallest ratio that counts as a lead. Even two runs of the same program may have a smaller ratio.
+// leastLead is the smallest ratio that counts as a lead. A smaller ratio may be chance: even two runs of the same program can differ that much.
 const leastLead = 1.01
 
-// Losses finds the losses: in CPU time and requests per second at the peak, in CPU time at constant rates, and in p99 at 70 % of the slowest server's peak. Two servers
-// are tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of both servers.
-// For p99 only rounds in which the host took little processor time count: see isTail.
+// Losses finds the losses: in CPU time and requests per second at the peak, in CPU time at constant rates, and in p99 at 70 % of the slowest server's
+// peak. Two servers are tied unless one of them is ahead in each round, and by leastLead on average. More than half of the rounds must have figures of
+// both servers. For p99 only rounds in which the host took little processor time count: see isTail.
 func (r *Report) Losses() (losses []Loss) {
 	for _, g := range r.groups(measure.Peak, nil) {
 		figures := []figure{cpu, throughput}

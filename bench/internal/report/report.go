@@ -23,14 +23,14 @@ import (
 // Report is the content of a report.
 type Report struct {
 	Groups  []plan.Group
-	Peers   map[string]*peer.Peer // by name; nil for one that isn't installed
+	Peers   map[string]*peer.Peer // by name; nil for a peer that isn't installed
 	Store   *measure.Store
 	Machine proc.Machine
 	Tools   map[string]string // versions of the other programs used
 	Warmup  time.Duration
 	Command string // the command line that produced the report
 	Time    time.Time
-	Causes  map[string]string // the causes for which filo isn't first, by row: see ReadCauses
+	Causes  map[string]string // why filo isn't first in some rows, by row: see ReadCauses
 	Failed  error             // says which measurements failed
 }
 
@@ -120,8 +120,8 @@ type Table struct {
 	Rows   [][]string
 }
 
-// of returns the table of a figure. It has a column for each of the named peers that has the figure. It has a row for each group that contains any of
-// these peers except the first, or the first if it is the only one.
+// of returns the table of a figure. It has a column for each of the named peers that has the figure. It has a row for each group for which a
+// column other than the first has the figure. If there is only one column, all groups have rows.
 func (r *Report) of(f figure, names []string, groups []*plan.Group, command string) Table {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return !slices.ContainsFunc(groups, func(g *plan.Group) bool {
@@ -162,8 +162,8 @@ func label(g *plan.Group) string {
 	return name
 }
 
-// ratio divides a peer's figure by another peer's. It returns "" if the other figure is missing or is shown as 0. It computes one ratio for each
-// round, since the runs of a round were made one after the other: if the machine becomes slower or faster between rounds, that affects both peers.
+// ratio divides a peer's figure by another peer's. It returns "" if the divisor is missing or is shown as 0. It computes one ratio for each round,
+// since the runs of a round were made one after the other: if the machine becomes slower or faster between rounds, that affects both peers.
 func (r *Report) ratio(g *plan.Group, f figure, name, to string) string {
 	base, ok := r.spread(g, to, f.name)
 	if shown, err := strconv.ParseFloat(fmt.Sprintf(f.format, base.Median), 64); !ok || err != nil || shown == 0 {
@@ -239,7 +239,7 @@ func (r *Report) Tables() []Table {
 	return slices.DeleteFunc(tables, func(t Table) bool { return len(t.Rows) == 0 })
 }
 
-// beside returns a table that compares filo with other peers than the main tables.
+// beside returns a table that compares filo with peers that the main tables don't show.
 func (r *Report) beside(f figure, names []string, groups []*plan.Group, of string) Table {
 	t := titled(r.of(f, names, groups, "-kinds peak -rows ROW -peers "+strings.Join(names, ",")), of)
 	if len(t.Header) < 3 {

@@ -34,7 +34,7 @@ type Row struct {
 	// Database is set if the servers need PostgreSQL.
 	Database bool
 
-	Requests      []Request // one after the other
+	Requests      []Request // sent one after the other
 	Connections   int
 	Pipeline      int // simultaneous requests on each connection; 0 means one
 	Streams       int // simultaneous streams on each HTTP/2 connection; 0 means HTTP/1.1
@@ -96,7 +96,7 @@ const IdleConnections = 9000
 // OverloadLimit is how many requests the servers serve at once in the overload row.
 const OverloadLimit = 16
 
-// OverloadRate is how many requests arrive per second: twice as many as that limit and site.Wait allow.
+// OverloadRate is how many requests arrive per second: twice as many as OverloadLimit and site.Wait allow.
 var OverloadRate = 2 * OverloadLimit / site.Wait.Seconds()
 
 // MixedRate is the number of blocking requests per second in the background of the Mixed row, and MixedConnections the number of their
@@ -151,7 +151,7 @@ func plaintext() (rows []Row) {
 			r.Title = "13 bytes, keep-alive, 1 connection"
 		}
 		if n == 4096 {
-			r.Seconds = 3 // includes the time that wrk needs to connect
+			r.Seconds = 3 // wrk's measured time includes opening the connections
 		}
 		if n == 64 {
 			r.Peers, r.More = slices.Concat(core, others, references), nil

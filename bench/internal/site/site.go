@@ -139,8 +139,8 @@ func WriteFiles(folder string) error {
 	return errors.Join(write(CertificateFile, certificate), write(KeyFile, key), write("index.html", GreetingBytes))
 }
 
-// GitHub yields the routes of GitHub's API and the names of their wildcards. It yields nothing unless Routes is set. If colons is set, wildcards
-// begin with a colon instead of being in braces.
+// GitHub yields the routes of GitHub's API and the names of their wildcards. It yields nothing unless f.Routes is set. With colons, it writes wildcards
+// with a leading colon instead of braces.
 func (f *Flags) GitHub(colons bool) iter.Seq2[githubapi.Route, []string] {
 	return func(yield func(githubapi.Route, []string) bool) {
 		for _, route := range githubapi.Routes() {

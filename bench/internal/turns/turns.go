@@ -32,12 +32,12 @@ const (
 // Row is one measurement. It sets one of Load, Figure and Wait.
 type Row struct {
 	Name, Unit string
-	// Variant is the suffix of a server's name: if there is a server with this suffix, it is measured instead of the one without.
+	// Variant is a suffix of servers' names. If there is a server NAME+Variant, the row measures it in place of the server NAME.
 	Variant string
 	// Load loads the server for the duration, and returns how many units of work it has done. The figure is the CPU time or the speed.
 	Load func(ctx context.Context, address string, d time.Duration) (done float64, err error)
-	// Speed makes the figure of Load the units of work per second. Otherwise the figure is the microseconds of the server's CPU time for a unit of
-	// work.
+	// Speed selects the figure of Load: the units of work per second if Speed is set, otherwise the server's CPU time for a unit of work, in
+	// microseconds.
 	Speed bool
 	// Figure measures a server in another way, and returns the figure.
 	Figure func(ctx context.Context, address string) (figure float64, err error)
@@ -75,7 +75,7 @@ type Comparison struct {
 	// Servers has a function for each server, which listens on a free port. The function returns the address for the clients, and a function that
 	// serves.
 	Servers map[string]func() (address string, serve func() error, err error)
-	// Order has the servers' names, separated by commas. The others are compared with the first one.
+	// Order has the servers' names, separated by commas. All servers are compared with the first one.
 	Order string
 	// Check returns an error unless a server's answers are those that the loads expect.
 	Check func(ctx context.Context, address string) error
@@ -155,7 +155,7 @@ func (c *Comparison) measure(ctx context.Context, order []string, all figures) e
 	return nil
 }
 
-// print prints all figures so far.
+// print prints the figures of all rounds so far.
 func (c *Comparison) print(order []string, all figures) {
 	for _, r := range c.Rows {
 		fmt.Printf("%-16s", r.Name)
@@ -170,7 +170,7 @@ func (c *Comparison) print(order []string, all figures) {
 	}
 }
 
-// ratios returns, for each round, the ratio of a server's figure to that of another one.
+// ratios returns, for each round, the ratio of a server's figure to the figure of another server, base.
 func (f figures) ratios(row, name, base string) []float64 {
 	ratios := slices.Clone(f[[2]string{row, name}])
 	for i, figure := range f[[2]string{row, base}] {
@@ -200,7 +200,7 @@ func (c *Comparison) report(order []string, all figures) {
 func (c *Comparison) run(ctx context.Context, r *Row, name string) (figure float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if c.Servers[name+r.Variant] != nil { // without this server, the figure would be lower than it should be
+	if c.Servers[name+r.Variant] != nil { // a plain server would do less work, so its figure would be too low
 		name += r.Variant
 	}
 	program, err := os.Executable()

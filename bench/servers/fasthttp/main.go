@@ -22,7 +22,7 @@ func main() {
 	log.Fatal(s.Serve(flags.Listen()))
 }
 
-// newHandler returns a handler that finds fixed paths with a switch. The router has the other resources.
+// newHandler returns a handler that finds fixed paths with a switch. A router finds all other paths.
 func newHandler(flags *site.Flags) fasthttp.RequestHandler {
 	compressed := fasthttp.CompressHandlerLevel(func(ctx *fasthttp.RequestCtx) { answerJSON(ctx, site.LargeJSON()) }, site.GzipLevel)
 	places := make(chan struct{}, flags.Limit)

@@ -42,7 +42,7 @@ func main() {
 	log.Fatal(s.Serve(listener))
 }
 
-// newHandler returns a handler that finds fixed paths with a switch. The router has the other resources.
+// newHandler returns a handler that finds fixed paths with a switch. A router finds all other paths.
 func newHandler(flags *site.Flags, blocking bool) filo.Handler {
 	compress := middleware.Compress(middleware.CompressOptions{Encodings: []string{"gzip"}, GzipLevel: site.GzipLevel})
 	compressed := compress(func(c *filo.Ctx) error { return c.BytesNoCopy(200, site.JSONType, site.LargeJSON()) })

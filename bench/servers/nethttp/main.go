@@ -24,7 +24,7 @@ func main() {
 	log.Fatal(s.Serve(flags.Listen()))
 }
 
-// newHandler returns a handler that finds fixed paths with a switch. The mux has the other resources.
+// newHandler returns a handler that finds fixed paths with a switch. A ServeMux finds all other paths.
 func newHandler(flags *site.Flags) http.Handler {
 	compress, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(site.GzipLevel), gzhttp.EnableZstd(false))
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command leave serves one application twice, with filo and with net/http, and compares the answers. serve.go has the line that serves the
-// application, once for each server. The application in app.go depends on neither.
+// application, once for each server. The application in app.go depends on neither server.
 package main
 
 import (

@@ -57,7 +57,7 @@ func compare(ctx context.Context, stdout io.Writer, cfg config, capacity float64
 	fmt.Fprintln(stdout, "| --- | --: | --: | --: | --: | --: | --: | --: |")
 	var results []*result
 	for i := range contestants(nil) {
-		each := contestants(make(resource, places))[i] // with a new resource, since handlers of an earlier server may still be waiting for theirs
+		each := contestants(make(resource, places))[i] // a new resource, since handlers of an earlier server may still be waiting for the old one
 		r, err := each.play(ctx, stdout, cfg, capacity)
 		if err != nil {
 			return fmt.Errorf("%s: %w", each.name, err)
@@ -72,11 +72,11 @@ type result struct {
 	name     string
 	limited  bool
 	answered float64 // requests answered in time, as a share of the capacity
-	lost     float64 // requests without an answer in time, as a share of all
+	lost     float64 // requests without an answer in time, as a share of all requests
 }
 
 // verdict prints whether the claim holds, and returns an error if it doesn't. It demands less than the whole capacity, since other work on the
-// machine takes a part.
+// machine uses a part of the capacity.
 func verdict(stdout io.Writer, results []*result) error {
 	for _, r := range results {
 		var err error
@@ -200,11 +200,12 @@ type load struct {
 // tally holds the outcomes of the requests of one part of the load.
 type tally struct {
 	mu            sync.Mutex
-	took          []time.Duration // the latencies of the answered requests, from when they were due
+	took          []time.Duration // the latencies of the answered requests, measured from when they were due
 	refused, lost int
 }
 
-// send sends rate requests a second. It returns when it has sent the last one. The tally is complete when pending is done.
+// send sends requests for the duration d. The argument rate is the number of requests a second. send returns when it has sent the last request. The
+// tally is complete when l.pending is done.
 func (l *load) send(ctx context.Context, rate float64, d time.Duration) *tally {
 	t := &tally{}
 	start := time.Now()

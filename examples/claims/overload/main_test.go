@@ -32,7 +32,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// While the resource is blocked, 200 requests arrive at once. Servers with a limit refuse some of them. Servers without one let all of them wait.
+// While the resource is blocked, 200 requests arrive at once. Servers with a limit refuse some of them. Servers without a limit let all of them wait.
 func TestRefusals(t *testing.T) {
 	r := make(resource, places)
 	for _, each := range contestants(r) {

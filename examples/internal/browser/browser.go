@@ -25,8 +25,8 @@ import (
 // limit is the maximum lifetime of a tab. It is long because a browser starts slowly on a busy machine.
 const limit = 4 * time.Minute
 
-// Tab starts a browser that ends with the test, and returns a tab of it for chromedp. more are further flags for the browser. Tab needs chromium,
-// chromium-browser or google-chrome in PATH. If there is none, it skips the test or, if FILO_CI is set, fails it.
+// Tab starts a browser that ends with the test, and returns a tab of this browser for chromedp. The options in more are further flags for the browser.
+// Tab needs chromium, chromium-browser or google-chrome in PATH. If none of them is there, it skips the test or, if FILO_CI is set, fails it.
 func Tab(t testing.TB, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	path := find(t)

@@ -93,8 +93,8 @@ func (c *console) logf(format string, args ...any) {
 	c.logs = append(c.logs, fmt.Sprintf(format, args...))
 }
 
-// complete waits until all errors that a tab has had so far have been received. It runs a command, since the answer to a command arrives after
-// all earlier events.
+// complete waits until all errors that have already occurred in a tab have been received. It runs a command, since the answer to a command
+// arrives after all earlier events.
 func (c *console) complete(tab context.Context) {
 	if _, err := chromedp.Run(tab, chromedp.Evaluate[int]("0")); err != nil {
 		c.add(fmt.Sprintf("the tab doesn't answer any more: %v", err))

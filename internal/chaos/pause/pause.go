@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	// In a run, only one in active sites ever pauses, so that each of these can pause often enough to disturb another goroutine.
+	// active is the ratio of all sites to those that ever pause in a run. Only one site in 6 pauses, so that it can pause often enough to
+	// disturb another goroutine.
 	active = 6
-	// At such a site, one in often of the first visits pauses. The visit number n pauses with a chance of one in often + n/rarer: otherwise a
-	// site that is visited for each byte would take all of the run's time.
+	// At a site that pauses, visit number n pauses with the probability 1/(often + n/rarer). If the pauses didn't become rarer, a site that is
+	// visited for each byte would take all of the run's time.
 	often, rarer = 24, 64
 	// sites is the maximum number of sites.
 	sites = 1 << 16
@@ -84,8 +85,8 @@ func mix(a, b uint64) uint64 {
 // Step moves the wall clock that Now returns, as if an administrator or a time server had set it. The monotonic clock isn't changed.
 func Step(by time.Duration) { step.Add(int64(by / time.Second)) }
 
-// Now replaces time.Now, and returns the time of the clock that Step moves. It changes the internal bits with the seconds since 1885 of a
-// Time that has a monotonic clock reading. A test checks this layout.
+// Now replaces time.Now, and returns the time of the clock that Step moves. In the Time that it returns, it changes the internal bits that
+// hold the seconds since 1885 if there is a monotonic clock reading. A test checks this layout.
 func Now() time.Time {
 	t := time.Now()
 	if by := step.Load(); by != 0 {
@@ -116,8 +117,8 @@ func (l *log) add(site uint32) {
 	l.n++
 }
 
-// Report describes where goroutines paused last, after a failure. text contains goroutine stacks: Report lists the pauses of the goroutines
-// in it, or those of all goroutines if there are none. A site is written as {number}.
+// Report describes where goroutines paused last, after a failure. The argument text contains goroutine stacks: Report lists the pauses of the
+// goroutines in it, or the pauses of all goroutines if text contains no stacks. A site is written as {number}.
 func Report(text string) string {
 	last.mu.Lock()
 	defer last.mu.Unlock()

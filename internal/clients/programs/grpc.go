@@ -93,9 +93,10 @@ func run() error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"requests": sum, "failures": failures, "first": first})
 }
 
-// cancelAfterBegin cancels a call whose request is unfinished, so the server can't answer it. It replaces a call of the interoperability
-// tests, which is cancelled and finished at the same time. The answer to that call may arrive before the client has noticed the cancellation,
-// and then the client reports either at random. This happens with gRPC's own server as well.
+// cancelAfterBegin cancels a call whose request is unfinished, so the server can't answer it. It replaces DoCancelAfterBegin of the
+// interoperability tests, in which the client finishes the request right after it has cancelled the call. The answer to that call may arrive
+// before the client has noticed the cancellation. The client then reports the answer or the cancellation at random. This happens with gRPC's
+// own server as well.
 func cancelAfterBegin(ctx context.Context, client testgrpc.TestServiceClient) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

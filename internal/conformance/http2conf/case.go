@@ -33,7 +33,7 @@ type Step struct {
 	Send []Frame
 	// Make, if it isn't nil, returns the frames to send, which depend on the server's SETTINGS.
 	Make func(server ServerSettings) []Frame
-	// Want lists the outcomes. The server may not send anything on a stream that no step has named.
+	// Want lists the outcomes. The server must not send anything on a stream that no step has named.
 	Want []Want
 	// Fixed marks a step that isn't cut, since it only prepares the subject of the case or cleans up after it.
 	Fixed bool
@@ -70,7 +70,7 @@ const (
 	Reset                     // RST_STREAM with Code, possibly after a part of an answer with Status, or all of it
 	Begun                     // the answer has begun but not ended, and Body is the part of its body that has arrived
 	Going                     // the stream is open; an answer with Status may have begun
-	Nothing                   // no final answer, but the Interim ones
+	Nothing                   // no final answer, only the answers listed in Interim
 	Anything                  // anything, or nothing
 )
 
@@ -184,7 +184,7 @@ type sent struct {
 	frames []Frame
 }
 
-// each returns a case for every list of frames, which become the frames of the group's first step that isn't fixed.
+// each returns a copy of group for every list of frames. The frames replace those of the first step that isn't fixed.
 func each(group Case, list []sent) []Case {
 	at := slices.IndexFunc(group.Steps, func(s Step) bool { return !s.Fixed })
 	cases := make([]Case, len(list))

@@ -16,7 +16,7 @@ const (
 // with returns a GET with more fields, on stream 1.
 func with(fields ...string) frames { return frames{getWith(1, fields...)} }
 
-// twice returns a case of one request, followed by others whose field blocks refer to entries that the first one added to HPACK's table.
+// twice returns a case of one request, followed by requests whose field blocks refer to entries that the first request added to HPACK's table.
 func twice(name, rfc, sentence string, first []Frame, want Want, second ...Frame) Case {
 	var greetings []Want
 	for _, f := range second {

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// timeout bounds one connection. It is generous, because the server can compute every answer in the table at once.
+	// timeout bounds one connection. It is far longer than needed, since the server can compute every answer in the table at once.
 	timeout = time.Minute
 
-	// A case is cut in two at only one in sparse of the possible offsets, since each cut takes a separate connection. The first offset
-	// differs from case to case.
+	// A case is cut in two at only 1/7 of the possible offsets, since each cut takes a separate connection. The first offset differs from case
+	// to case.
 	sparse = 7
 
 	// atOnce is how many cases run concurrently. Some cases wait for a second.
 	atOnce = 16
 )
 
-// Run runs the whole table against the server that dial connects to, over TCP, or over TLS whose ALPN has chosen h2. Each case is sent whole,
+// Run runs the whole table against the server to which dial connects, over TCP, or over TLS whose ALPN has chosen h2. Each case is sent whole,
 // and cut in two at some offsets. If a connection has a method WaitRead() error, which returns when the server has read everything that was
 // sent, the cuts are exact, and the cases are also sent byte by byte. With -short, cases aren't cut.
 func Run(t *testing.T, dial func() (net.Conn, error)) {
@@ -66,7 +66,7 @@ func run(t *testing.T, dial func() (net.Conn, error), short bool) {
 	}
 }
 
-// Run runs the case against the server that dial connects to. The error describes how the outcome differs from the expected one.
+// Run runs the case against the server to which dial connects. The error describes how the outcome differs from the expected one.
 func (c *Case) Run(dial func() (net.Conn, error), o conformance.Options) error {
 	return (&runner{Case: *c, dial: dial, timeout: o.Timeout, abrupt: o.Abrupt}).run(!o.Cut)
 }
@@ -404,7 +404,7 @@ func (s *session) sendPolitely(list []Frame, rude bool, places []int) error {
 	return nil
 }
 
-// writeParts writes b, cut at places. at is the offset of b's first byte.
+// writeParts writes b, cut at places. The argument at is the offset of b's first byte.
 func (s *session) writeParts(b []byte, at int, places []int) {
 	for _, place := range places {
 		if n := place - at; n > 0 && n < len(b) {

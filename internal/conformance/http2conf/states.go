@@ -23,7 +23,7 @@ var outcomeCodes = map[string]Code{
 type row struct {
 	name   string
 	frames []Frame
-	body   string // of the request, in the state open
+	body   string // the request's body, in the state open
 	// rfc and sentence decide the outcome err in any state. The sentences of the state decide the other outcomes.
 	rfc, sentence string
 	err           string

@@ -21,7 +21,7 @@ import (
 	"github.com/filohttp/filo/middleware"
 )
 
-// A streamed answer is written in a number of pieces, each of size piece.
+// piece is the size of each write of a streamed answer, and pieces the number of writes.
 const piece, pieces = 100_000, 10
 
 var sockets = websocket.New(websocket.Options{
