@@ -71,10 +71,7 @@ func (d *deadline) ring() {
 
 // applyLocked sets the stream's deadline if a limit has passed. Otherwise it makes sure that the timer fires not later than the next limit.
 func (d *deadline) applyLocked(now clock.Time) {
-	at := d.due
-	if d.until != 0 && (at == 0 || d.until < at) {
-		at = d.until
-	}
+	at := clock.Earlier(d.due, d.until)
 	ends := at != 0 && at <= now
 	switch {
 	case ends:

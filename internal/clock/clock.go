@@ -39,6 +39,14 @@ func (t Time) Deadline(timeout time.Duration) Time {
 	return t.Add(timeout)
 }
 
+// Earlier returns the earlier of two deadlines; 0 is no deadline.
+func Earlier(a, b Time) Time {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // Waited returns how long the server has waited for a client. If now exceeds the deadline by more than the duration pause, the process was paused.
 // Then only the time before the deadline counts. A deadline of 0 means that there is none.
 func Waited(since, deadline, now Time, pause time.Duration) time.Duration {

@@ -37,17 +37,9 @@ func deadlines() [6]connDeadline {
 func (h *Conn) deadlineLocked(now clock.Time) (first clock.Time) {
 	h.mu.AssertHeld()
 	for _, d := range deadlines() {
-		first = earliest(first, d.at(h, now))
+		first = clock.Earlier(first, d.at(h, now))
 	}
 	return first
-}
-
-// earliest returns the earlier of two deadlines; 0 is none.
-func earliest(a, b clock.Time) clock.Time {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // hasPassed reports whether a deadline has passed; 0 never does.
@@ -166,9 +158,9 @@ func (h *Conn) awaitUntilLocked(now clock.Time) (first clock.Time) {
 		return 0
 	}
 	for s := range h.streams.All {
-		first = earliest(first, s.awaitsUntil())
+		first = clock.Earlier(first, s.awaitsUntil())
 		if s.awaits == awaitsWindow { // if the budget of answers becomes crowded during the wait, the deadline becomes earlier
-			first = earliest(first, now.Deadline(budget.CrowdedGrace(h.shared.Writing.Grace)))
+			first = clock.Earlier(first, now.Deadline(budget.CrowdedGrace(h.shared.Writing.Grace)))
 		}
 	}
 	return first

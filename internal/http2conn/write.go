@@ -166,7 +166,7 @@ func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 			return s.windowDeadline(start)
 		}
 		// During the wait the budget may become crowded, which makes the deadline earlier.
-		ok := s.awaitLocked(&s.writable, earliest(until(), shared.Clock.Exact().Deadline(budget.CrowdedGrace(shared.Writing.Grace))))
+		ok := s.awaitLocked(&s.writable, clock.Earlier(until(), shared.Clock.Exact().Deadline(budget.CrowdedGrace(shared.Writing.Grace))))
 		now, moved := shared.Clock.Exact(), before-len(s.unsent)
 		if !ok && moved == 0 {
 			switch deadline := until(); {
