@@ -1,14 +1,22 @@
 package filo
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
+	"github.com/filohttp/filo/internal/h2test"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/http2conn"
+
+	xhttp2 "golang.org/x/net/http2"
 )
 
 func testHTTP2Server(t *testing.T) *Server {
@@ -52,5 +60,103 @@ func TestHTTP2MonitorLooksAgain(t *testing.T) {
 	case <-d.ended:
 	case <-time.After(time.Minute):
 		t.Fatal("the connection is still that of a handler which runs")
+	}
+}
+
+// watchedConn is a server's connection that checks the places when the end of an answer is sent. Only the blocking driver uses it.
+type watchedConn struct {
+	net.Conn
+	sent  bytes.Buffer // what the server has sent after the last whole frame
+	check func()
+}
+
+func (c *watchedConn) Write(p []byte) (int, error) {
+	c.sent.Write(p)
+	for c.sent.Len() >= 9 {
+		head := c.sent.Bytes()
+		size := 9 + int(head[0])<<16 + int(head[1])<<8 + int(head[2])
+		if len(head) < size {
+			break
+		}
+		if kind, flags := xhttp2.FrameType(head[3]), xhttp2.Flags(head[4]); (kind == xhttp2.FrameHeaders || kind == xhttp2.FrameData) && flags.Has(xhttp2.FlagDataEndStream) {
+			c.check()
+		}
+		c.sent.Next(size)
+	}
+	return c.Conn.Write(p)
+}
+
+type watchedListener struct {
+	net.Listener
+	check func()
+}
+
+func (l watchedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{Conn: c, check: l.check}, nil
+}
+
+// When the end of an answer is sent, its handler's place is free: a client that has its answer and sends again at once is never refused.
+func TestPlaceIsFreeBeforeAnswerEnds(t *testing.T) {
+	answers := map[string]Handler{
+		"/whole": func(c *Ctx) error { return c.Text(200, "whole") },
+		"/large": func(c *Ctx) error { return c.Bytes(200, "text/plain", make([]byte, 40<<10)) },
+		"/empty": func(c *Ctx) error { return c.NoContent() },
+		"/error": func(c *Ctx) error { return Error(418, "") },
+		"/parts": func(c *Ctx) error {
+			c.Stream().WriteString("one")
+			c.Stream().Flush()
+			_, err := c.Stream().WriteString("two")
+			return err
+		},
+		"/trailer": func(c *Ctx) error {
+			c.Response.Trailer.Set("A", "b")
+			_, err := c.Stream().WriteString("parts")
+			return err
+		},
+		"/reader": func(c *Ctx) error {
+			c.Response.SetBodyStream(strings.NewReader(strings.Repeat("a", 20<<10)), 20<<10)
+			return nil
+		},
+	}
+	var server *Server
+	var kept atomic.Int64
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := watchedListener{inner, func() { kept.Add(int64(server.pool.places.Taken(admit.Ordinary))) }}
+	server = &Server{Logger: slog.New(slog.DiscardHandler), Concurrency: 1, HTTP2: HTTP2Options{Unencrypted: true},
+		Handler: Offload(func(c *Ctx) error { return answers[c.Path()](c) })}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() { server.Close(); <-served }()
+	conn, err := net.Dial("tcp", inner.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := h2test.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range answers {
+		for range 200 {
+			var pings sync.WaitGroup
+			pings.Go(func() {
+				for range 3 { // for each, the connection's owner sends whatever is queued
+					client.Ping()
+				}
+			})
+			status, _, err := client.Get(path)
+			if pings.Wait(); err != nil || status == 503 {
+				t.Fatalf("%s: %d, %v", path, status, err)
+			}
+		}
+		if n := kept.Swap(0); n > 0 {
+			t.Errorf("%s: %d places were taken when the answer ended", path, n)
+		}
 	}
 }

@@ -172,7 +172,6 @@ func (s *http2Exchange) run(w *scratch, c *conn, driver http2Runner) (mine bool)
 	if mine {
 		return true
 	}
-	w.yieldPlace()
 	h.FlushSoon()
 	return false
 }
@@ -188,11 +187,11 @@ func (s *http2Exchange) answer(ctx *Ctx) error {
 	return s.invoke(ctx)
 }
 
-// yieldPlace gives up the worker's place before the answer is sent: a client that has its answer and sends again at once must find the
-// place free.
-func (w *scratch) yieldPlace() {
-	if w.place != nil {
-		w.place.Leave()
+// yieldPlace gives up the place of a worker that no longer owns the connection. It is called before the end of the answer is queued: from
+// then on, another goroutine may send it, and a client that has its answer and sends again at once must find the place free.
+func (s *http2Exchange) yieldPlace() {
+	if place := s.scratch.place; s.apart && place != nil {
+		place.Leave()
 	}
 }
 
@@ -241,6 +240,7 @@ func (s *http2Exchange) endHandler(ctx *Ctx) {
 
 // conclude renders or aborts an answer whose handler has returned. The argument mine says that the caller owns the connection.
 func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
+	s.yieldPlace()
 	switch e {
 	case endingWhole:
 		s.render(ctx, mine)
@@ -316,6 +316,7 @@ func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 	}
 	s.server.refusedRequest(refusedUnsentAnswers, s.remote())
 	a := s.refusal(errAnswersFull, r.refusalFields(errAnswersFull))
+	s.yieldPlace()
 	s.Replace(&a)
 	return endingStreamed
 }
@@ -400,6 +401,7 @@ func (s *http2Exchange) lose() { s.failed, s.lost = true, true }
 
 // endStream implements wire.
 func (s *http2Exchange) endStream(trailer *Header) {
+	s.yieldPlace()
 	if s.scratch.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
 		s.Finish(nil)
 		return

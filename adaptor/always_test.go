@@ -26,8 +26,7 @@ func TestAlwaysBehindMiddleware(t *testing.T) {
 		for range 50 {
 			f.ask(t, "GET", "/ops/health", "")
 		}
-		held := f.later(t, "GET", "/held", "")
-		<-holds.begun
+		held := holds.begin(t, f, "/held")
 		for range 5 {
 			if got := f.ask(t, "GET", "/ops/health", ""); got.StatusCode != 200 {
 				t.Errorf("always: %v %q", got.Status, got.body)

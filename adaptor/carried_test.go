@@ -117,6 +117,23 @@ func (h *held) serve(c *filo.Ctx) error {
 	}
 }
 
+// begin sends a request and waits until its handler, which is h.serve, has begun. A refused request is sent again: on a busy machine, an
+// earlier quick handler may have lost its loop, and then its worker keeps a place until it runs again.
+func (h *held) begin(t *testing.T, f *front, path string) <-chan *answer {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		got := f.later(t, "GET", path, "")
+		select {
+		case <-h.begun:
+			return got
+		case a := <-got:
+			if !a.isRefusal() || time.Now().After(end) {
+				t.Fatalf("%s has not begun: %v %q", path, a.Status, a.body)
+			}
+		}
+	}
+}
+
 // Stats counts the answers, by class of status, and the requests that are being handled.
 func TestCarriedStats(t *testing.T) {
 	eachFront(t, func(t *testing.T, start func(*filo.Server) *front) {
