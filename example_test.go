@@ -1289,3 +1289,25 @@ func ExampleCtx_RenderError() {
 	// Server: filo
 	// Content-Length: 10
 }
+
+// Old paths are replaced by new ones before a router looks at them.
+func ExampleRequest_SetTarget() {
+	serve := func(c *filo.Ctx) error { return c.Text(200, c.Path()+" with q="+c.Query("q")) }
+	handler := func(c *filo.Ctx) error {
+		if rest, ok := strings.CutPrefix(c.Request.Target(), "/old/"); ok {
+			if err := c.Request.SetTarget("/new/" + rest); err != nil {
+				return err
+			}
+		}
+		return serve(c)
+	}
+
+	exampleAnswers(handler, "GET /old/a%20b?q=1 HTTP/1.1\nHost: example.com\n\n")
+	// Output:
+	// HTTP/1.1 200 OK
+	// Content-Type: text/plain; charset=utf-8
+	// Server: filo
+	// Content-Length: 17
+	//
+	// /new/a b with q=1
+}

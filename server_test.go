@@ -3,13 +3,25 @@ package filo
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unsafe"
+
+	"github.com/filohttp/filo/internal/census"
+	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/hooks"
+	"github.com/filohttp/filo/internal/logtest"
+	"github.com/filohttp/filo/internal/race"
 )
 
 // The benchmarks serve connections in memory that cost next to nothing, so that they time the server. Each has a twin on net/http; the
@@ -222,3 +234,258 @@ type benchRecorder struct {
 func (r *benchRecorder) Header() http.Header         { return r.header }
 func (r *benchRecorder) WriteHeader(int)             {}
 func (r *benchRecorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// leftover names each count that isn't zero although nothing is open, including counts below zero.
+func TestLeftover(t *testing.T) {
+	s := &Server{Handler: func(*Ctx) error { return nil }}
+	if left := s.leftover(); left != "" {
+		t.Errorf("before the server is configured: %s", left)
+	}
+	s.configure()
+	if left := s.leftover(); left != "" {
+		t.Errorf("of a new server: %s", left)
+	}
+	s.pool.places.TakeBeyond()
+	s.pool.spawned++
+	s.answers.Wait(1)
+	if left := s.leftover(); !strings.Contains(left, "ordinary places: 1\nworkers that haven't retired: 1\n") ||
+		!strings.Contains(left, "handlers that wait for windows: 1\n") {
+		t.Errorf("%q", left)
+	}
+}
+
+// overdue reports a request that waits in the queue while a place is free, but no request that waits because no place is free.
+func TestOverdueInQueue(t *testing.T) {
+	s := &Server{Handler: func(*Ctx) error { return nil }, Concurrency: 1, Queue: 1, QueueTimeout: time.Hour}
+	found := func() (all []string) {
+		s.overdue(func(w hooks.OverdueWait) { all = append(all, w.What) })
+		return all
+	}
+	if all := found(); len(all) > 0 {
+		t.Errorf("before the server is configured: %q", all)
+	}
+	s.configure()
+	places, left, ended := &s.pool.places, make(chan struct{}), make(chan struct{})
+	places.JoinQueue()
+	go func() {
+		defer close(ended)
+		places.AwaitPlace(func() bool { return false }, left, time.Time{})
+		places.LeaveQueue()
+	}()
+	for places.Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if all := found(); len(all) != 1 || !strings.Contains(all[0], "a place is free") {
+		t.Errorf("while a place is free: %q", all)
+	}
+	places.TakeBeyond()
+	if all := found(); len(all) > 0 {
+		t.Errorf("while all places are taken: %q", all)
+	}
+	close(left)
+	<-ended
+}
+
+// The first refusal for a reason is logged, and then one in ten seconds, with the number of refusals since the last record. Each reason has
+// its own records.
+func TestRefusalRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		records, logger := logtest.New(t)
+		s := &Server{Logger: logger}
+		client := netip.MustParseAddrPort("192.0.2.7:1234")
+		refuse := func(reason refusalReason, times int) {
+			for range times {
+				s.refused(reason, client)
+			}
+		}
+		refuse(refusedQueueFull, 100)
+		refuse(refusedConcurrency, 1)
+		s.refused(refusedProxyProtocol, client, "error", errUntrustedPeer)
+		time.Sleep(census.LogInterval - 1)
+		refuse(refusedQueueFull, 1)
+		time.Sleep(time.Nanosecond)
+		refuse(refusedQueueFull, 1)
+		lines := records.Lines("refused")
+		if len(lines) != 4 {
+			t.Fatalf("records: %q", lines)
+		}
+		for i, want := range []string{
+			`"reason":"queue_full","client":"192.0.2.7","count":1`, `"reason":"concurrency","client":"192.0.2.7","count":1`,
+			`"reason":"proxy_protocol","client":"192.0.2.7","count":1,"error":"the peer isn't among ProxyProtocol.TrustedPeers"`,
+			`"reason":"queue_full","client":"192.0.2.7","count":101`,
+		} {
+			if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], "WARN") {
+				t.Errorf("record %d is %s, want %s", i, lines[i], want)
+			}
+		}
+		if r := s.Stats().Refusals; r.QueueFull != 102 || r.Concurrency != 1 || r.ProxyProtocol != 1 {
+			t.Errorf("Refusals is %+v", r)
+		}
+	})
+}
+
+// Each call of a class that isn't quick is timed, including the first one. In a quick class, one of class.TimedCalls calls is timed. Whether
+// or not a call is timed, the handler runs, and its error is returned.
+func TestClassTimes(t *testing.T) {
+	failure := errors.New("failure")
+	calls, slow := 0, true
+	s := &Server{Handler: func(c *Ctx) error {
+		calls++
+		if slow {
+			time.Sleep(time.Millisecond) // so that the estimate shows whether the call was timed
+		}
+		return failure
+	}}
+	c := &exchange{server: s, scratch: &scratch{}}
+	run := func() {
+		if err := c.call(&Ctx{}); err != failure {
+			t.Fatalf("the call returned %v", err)
+		}
+	}
+	run()
+	if s.classes.handler.Median.Load() < int64(time.Millisecond) {
+		t.Errorf("after the first call the estimate is %v", time.Duration(s.classes.handler.Median.Load()))
+	}
+	slow = false
+	quickAfter := 1
+	for ; !s.classes.handler.IsQuick() && quickAfter < 1000; quickAfter++ {
+		run()
+	}
+	// The estimate has to move by dozens of steps: if only one call in TimedCalls were timed, that would take thousands of calls.
+	if quickAfter > 3*class.TimedCalls {
+		t.Errorf("the class became quick after %d calls, so not each of them was timed", quickAfter)
+	}
+	timed := 0
+	for range 10 * class.TimedCalls {
+		s.classes.handler.Median.Store(5000)
+		if run(); s.classes.handler.Median.Load() != 5000 {
+			timed++
+		}
+	}
+	if timed != 10 {
+		t.Errorf("%d of %d calls of a quick class were timed", timed, 10*class.TimedCalls)
+	}
+	if want := quickAfter + 10*class.TimedCalls; calls != want {
+		t.Errorf("%d calls, want %d", calls, want)
+	}
+}
+
+// The server's part of a task that is accepted allocates nothing.
+func TestTaskAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	s := &Server{Handler: func(*Ctx) error { return nil }}
+	defer s.Close()
+	s.configure()
+	ran := make(chan struct{})
+	task := func(context.Context) { ran <- struct{}{} }
+	allocations := func(start func(context.Context, func(context.Context)) error) float64 {
+		return testing.AllocsPerRun(500, func() {
+			if err := start(context.Background(), task); err != nil {
+				t.Fatal(err)
+			}
+			<-ran
+		})
+	}
+	if server, tasks := allocations(s.startTask), allocations(s.tasks.Start); server > tasks {
+		t.Errorf("a task takes %v allocations, and %v without the server", server, tasks)
+	}
+}
+
+// The types of which a server has very many values fit a size class of Go's allocator. Objects over 512 bytes begin with 8 bytes that
+// belong to the runtime.
+func TestSizes(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) < 8 || race.Enabled {
+		t.Skip("pointers have 4 bytes, or a mutex more than elsewhere")
+	}
+	for name, size := range map[string]struct{ got, class uintptr }{
+		"a parked connection or stream": {unsafe.Sizeof(ParkedConn{}), 320},
+		"a connection":                  {unsafe.Sizeof(conn{}), 256},
+	} {
+		if size.got > size.class {
+			t.Errorf("%s takes %d bytes, and the size class has %d", name, size.got, size.class)
+		}
+	}
+}
+
+// wakeCounter counts the wake-ups of a connection: read deadlines in the past.
+type wakeCounter struct {
+	net.Conn
+	wakes *atomic.Int32
+}
+
+func (c wakeCounter) SetReadDeadline(t time.Time) error {
+	if !t.IsZero() && t.Before(time.Now().Add(-time.Minute)) {
+		c.wakes.Add(1)
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+type wakeCounterListener struct {
+	net.Listener
+	wakes *atomic.Int32
+}
+
+func (l wakeCounterListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return wakeCounter{c, l.wakes}, nil
+}
+
+// A connection of the blocking driver is woken once because the server shuts down. Its last wait isn't woken, since that wait has short
+// deadlines of its own.
+func TestLastReadIsNotWoken(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wakes := new(atomic.Int32)
+	s := &Server{Driver: DriverBlocking, IdleGrace: 500 * time.Millisecond, Handler: func(ctx *Ctx) error { return ctx.NoContent() }}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(wakeCounterListener{ln, wakes}) }()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	response, err := http.ReadResponse(bufio.NewReader(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, response.Body)
+	ctx, cancel := context.WithTimeout(t.Context(), lifeBound)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	if n := wakes.Load(); n > 2 {
+		t.Errorf("the connection was woken %d times", n)
+	}
+}
+
+// In builds with the race detector, a function whose caller must hold a lock panics if the lock isn't held.
+func TestCalledWithoutTheLock(t *testing.T) {
+	if !race.Enabled {
+		t.Skip("only the race detector has the check")
+	}
+	calls := map[string]func(){
+		"connSet":        func() { new(connSet).maybeEmptyLocked() },
+		"handlerTimeout": func() { new(handlerTimeout).isOverLocked() },
+		"workerPool":     func() { new(workerPool).countSpawnLocked() },
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("it goes on without the lock")
+				}
+			}()
+			call()
+		})
+	}
+}
