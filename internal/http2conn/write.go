@@ -158,7 +158,8 @@ func (s *Stream) awaitClientLocked(w *Writing, ready func() bool) error {
 	}
 	shared.Answers.Wait(1)
 	defer shared.Answers.Wait(-1)
-	for start, before := shared.Clock.Now(), len(s.unsent); s.sending != sendingLost && !ready(); {
+	// The coarse clock would be up to a tick behind, and each of many short waits would be charged for it.
+	for start, before := shared.Clock.Exact(), len(s.unsent); s.sending != sendingLost && !ready(); {
 		until := func() clock.Time {
 			if own := *w.Until; own != 0 {
 				return own
@@ -209,7 +210,8 @@ func (s *Stream) Window() int {
 	return s.openLocked()
 }
 
-// AwaitWindow waits until the client's windows are open, and returns how many bytes they allow.
+// AwaitWindow waits until the client's windows are open, and returns how many bytes they allow. These bytes earn the client time, since by
+// opening its windows it shows that it has taken as many: what is written next leaves nothing unsent whose later decrease could.
 func (s *Stream) AwaitWindow(w *Writing) (n int, err error) {
 	h := s.h
 	h.mu.Lock()
@@ -222,6 +224,7 @@ func (s *Stream) AwaitWindow(w *Writing) (n int, err error) {
 	})
 	s.starved = false
 	if err == nil {
+		s.writePace.Add(h.shared.Writing, n, 0)
 		err = s.reachedLocked()
 	}
 	return n, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/filohttp/filo/internal/clock"
@@ -94,5 +95,67 @@ func TestPartsWithoutRoomAreSent(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("the handler still writes")
+	}
+}
+
+// A client that takes a body window by window may do so for any time, as long as it keeps the minimum rate. One that opens its windows byte by
+// byte is cut.
+func TestWindowsEarnTime(t *testing.T) {
+	for _, test := range []struct {
+		increment uint32
+		every     time.Duration
+		late      bool
+	}{
+		{65535, time.Second, false},
+		{65535, 50 * time.Millisecond, false},
+		{1000, time.Second, false},
+		{1, time.Second, true},
+		{100, time.Second, true},
+	} {
+		t.Run(fmt.Sprint(test.increment, " every ", test.every), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := New(newShared(), new(countingDriver), nil, nil)
+				h.sendWindow, h.peer.InitialWindow = 0, 0
+				s, until := &Stream{Request: new(Request)}, clock.Time(0)
+				s.open(h, 1)
+				s.sender.Init(s, 1, http2.UnsaidPriority)
+				s.state, s.sending = http2.HalfClosedRemote, sendingParts
+				h.mu.Lock()
+				h.counts.Enter(1)
+				h.mu.Unlock()
+				w := &Writing{Until: &until, BeforeWait: func() error { return nil }}
+				written := make(chan error, 1)
+				left := 2000 * int(test.increment)
+				go func() {
+					for left > 0 {
+						n, err := s.AwaitWindow(w)
+						if err == nil {
+							err = s.Write(make([]byte, n), true, w)
+						}
+						if left -= n; err != nil {
+							written <- err
+							return
+						}
+					}
+					written <- nil
+				}()
+				for {
+					select {
+					case err := <-written:
+						if (err == ErrLate) != test.late || !test.late && err != nil {
+							t.Errorf("with %d bytes left: %v", left, err)
+						}
+						return
+					case <-time.After(test.every):
+					}
+					h.mu.Lock()
+					h.sendWindow.Grow(test.increment)
+					s.send.Grow(test.increment)
+					h.windowOpenedLocked()
+					h.mayGoOnLocked(s)
+					h.mu.Unlock()
+				}
+			})
+		})
 	}
 }
