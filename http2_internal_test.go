@@ -112,6 +112,10 @@ func TestPlaceIsFreeBeforeAnswerEnds(t *testing.T) {
 			_, err := c.Stream().WriteString("two")
 			return err
 		},
+		"/nothing": func(c *Ctx) error {
+			c.Response.SetStatus(204)
+			return c.Stream().Flush()
+		},
 		"/trailer": func(c *Ctx) error {
 			c.Response.Trailer.Set("A", "b")
 			_, err := c.Stream().WriteString("parts")
@@ -142,7 +146,12 @@ func TestPlaceIsFreeBeforeAnswerEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	requests := []string{"HEAD /reader", "HEAD /parts", "HEAD /whole"}
 	for path := range answers {
+		requests = append(requests, "GET "+path)
+	}
+	for _, request := range requests {
+		method, path, _ := strings.Cut(request, " ")
 		for range 200 {
 			var pings sync.WaitGroup
 			pings.Go(func() {
@@ -150,13 +159,62 @@ func TestPlaceIsFreeBeforeAnswerEnds(t *testing.T) {
 					client.Ping()
 				}
 			})
-			status, _, err := client.Get(path)
+			stream := client.Open(true, ":method", method, ":scheme", "http", ":path", path, ":authority", "filo.test")
+			status, err := stream.Status()
+			if err == nil {
+				_, err = io.Copy(io.Discard, stream)
+			}
 			if pings.Wait(); err != nil || status == 503 {
-				t.Fatalf("%s: %d, %v", path, status, err)
+				t.Fatalf("%s: %d, %v", request, status, err)
 			}
 		}
 		if n := kept.Swap(0); n > 0 {
-			t.Errorf("%s: %d places were taken when the answer ended", path, n)
+			t.Errorf("%s: %d places were taken when the answer ended", request, n)
 		}
+	}
+}
+
+// slowCloser is a body whose Close waits.
+type slowCloser struct {
+	io.Reader
+	closing, closed chan struct{}
+}
+
+func (c slowCloser) Close() error {
+	c.closing <- struct{}{}
+	<-c.closed
+	return nil
+}
+
+// A body's Close is the program's code, and runs in the handler's place. The answer's end is sent after it.
+func TestBodyIsClosedInThePlace(t *testing.T) {
+	body := slowCloser{strings.NewReader(strings.Repeat("a", 20<<10)), make(chan struct{}), make(chan struct{})}
+	s := &Server{Logger: slog.New(slog.DiscardHandler), Concurrency: 1, HTTP2: HTTP2Options{Unencrypted: true}, Handler: Offload(func(c *Ctx) error {
+		c.Response.SetBodyStream(body, -1)
+		return nil
+	})}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	defer func() { s.Close(); <-served }()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := h2test.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := client.Open(true, ":method", "GET", ":scheme", "http", ":path", "/", ":authority", "filo.test")
+	<-body.closing
+	if status, _, err := client.Get("/"); status != 503 || err != nil {
+		t.Errorf("while the body of another answer is being closed: %d, %v", status, err)
+	}
+	close(body.closed)
+	if n, err := io.Copy(io.Discard, first); n != 20<<10 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }

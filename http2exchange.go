@@ -373,7 +373,11 @@ func (s *http2Exchange) head(ctx *Ctx, length int64) {
 		length = noLength
 	}
 	a := s.answerHead(r, length)
-	s.Begin(&a, ctx.stream.discard)
+	bare := ctx.stream.discard && ctx.returned // a handler that still runs keeps its stream, even if its answer has no content
+	if bare {
+		s.yieldPlace()
+	}
+	s.Begin(&a, bare)
 }
 
 // data implements wire.

@@ -290,6 +290,7 @@ func (c *Ctx) finishStream() (ending, error) {
 	if err := w.closeLayers(); err != nil {
 		return endingAborted, err
 	}
+	r.closeStream() // before the end: from then on, a client that has its answer may send its next request, and the place may be free
 	c.exchange.wire.endStream(&r.Trailer)
 	return endingStreamed, nil
 }

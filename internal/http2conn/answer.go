@@ -134,6 +134,7 @@ func (s *Stream) Refuse(a *Answer, head bool) {
 func (s *Stream) Replace(a *Answer) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
+	s.returnedLocked()
 	if !s.state.Over() {
 		s.refuseLocked(a, false)
 	}

@@ -23,7 +23,7 @@ type Writing struct {
 	Apart bool
 }
 
-// Begin queues the head of a streamed answer. bare says that no content follows.
+// Begin queues the head of a streamed answer. bare says that the handler has returned, and that no content follows.
 func (s *Stream) Begin(a *Answer, bare bool) {
 	h := s.h
 	h.mu.Lock()
@@ -32,6 +32,9 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 		return
 	}
 	whole := bare && s.hasEndedLocked() // if the request hasn't ended, a BodyReader may still need the stream
+	if whole {
+		s.returnedLocked()
+	}
 	h.queue = s.appendHead(h.queue, nil, a, whole)
 	if whole {
 		h.sentLocked(s)
