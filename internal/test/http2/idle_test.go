@@ -15,7 +15,7 @@ import (
 func TestHTTP2IdleKeepsStreams(t *testing.T) {
 	filotest.EachRawHTTP2(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, func(...http2.Setting) *filotest.RawHTTP2)) {
 		parked, next := make(chan *filo.ParkedConn, 1), make(chan struct{})
-		_, dial := serve(&filo.Server{IdleTimeout: 150 * time.Millisecond, HTTP2: filo.HTTP2Options{ExtendedConnect: true}, Handler: func(c *filo.Ctx) error {
+		_, dial := serve(&filo.Server{IdleTimeout: 600 * time.Millisecond, HTTP2: filo.HTTP2Options{ExtendedConnect: true}, Handler: func(c *filo.Ctx) error {
 			switch c.Path() {
 			case "/park":
 				p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return nil })
@@ -24,7 +24,7 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 				}
 				return err
 			case "/wait":
-				time.Sleep(700 * time.Millisecond)
+				time.Sleep(time.Second)
 				<-next
 			case "/upload":
 				n, err := io.Copy(io.Discard, c.BodyReader())
@@ -37,7 +37,7 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 		}})
 		// Each stream begins before the previous one ends, so the connection is never idle, however slow the machine is.
 		c := dial().Request(1, "/wait", true).Send()
-		time.Sleep(600 * time.Millisecond)
+		time.Sleep(900 * time.Millisecond)
 		c.Request(3, "/upload", false, ":method", "POST").Send()
 		close(next)
 		c.WantAnswer(1, "200 ok")
@@ -49,13 +49,13 @@ func TestHTTP2IdleKeepsStreams(t *testing.T) {
 		p := <-parked
 		c.Data(3, true, nil).Send()
 		c.WantAnswer(3, "200 25")
-		time.Sleep(700 * time.Millisecond)
+		time.Sleep(time.Second)
 		c.Request(7, "/", true).Send()
 		c.WantAnswer(7, "200 ok")
 		begin := time.Now()
 		p.Close()
 		c.WantEnd(0)
-		if d := time.Since(begin); d < 100*time.Millisecond { // IdleTimeout begins at the end of the parked stream
+		if d := time.Since(begin); d < 200*time.Millisecond { // IdleTimeout begins at the end of the parked stream
 			t.Errorf("ended after %v", d)
 		}
 	})
