@@ -187,7 +187,8 @@ func (s *Seat) rest() {
 	l := s.loop
 	s.resting.Store(true)
 	if !l.roster.rest(s) && l.beginFilling() {
-		if !l.stopped.Load() {
+		// A leader that rests because it lacks a processor may have left claimed connections in the queue, which nothing else announces.
+		if !l.stopped.Load() && l.queued == len(l.queue) {
 			l.sleep(s)
 		}
 		l.endFilling()

@@ -290,6 +290,39 @@ func TestFullBatchCallsHelp(t *testing.T) {
 	}
 }
 
+// The last leader awake doesn't wait for events while claimed connections are queued: they have no event that would wake it.
+func TestQueuedConnectionsKeepLeaderAwake(t *testing.T) {
+	l := newTestLoop(t, 1)
+	l.roster.awake = 1
+	turns := 0
+	socket := &Socket{loop: l, generation: 1, served: &countedTurns{turns: &turns}}
+	all := 3 * len(l.batch)
+	for range all {
+		l.queue = append(l.queue, socket)
+	}
+	s, w := l.seats[0], newFakeWorker()
+	w.seat = s
+	rested := make(chan struct{})
+	go func() {
+		defer close(rested)
+		for turns < all {
+			l.beginFilling()
+			l.fill()
+			for e, ok := l.take(); ok; e, ok = l.take() {
+				s.serve(w, e)
+			}
+			if turns < all {
+				s.rest()
+			}
+		}
+	}()
+	select {
+	case <-rested:
+	case <-time.After(time.Minute):
+		t.Fatal("the leader sleeps")
+	}
+}
+
 // If none of the leaders that are awake has made progress since the last tick, their threads may be waiting for processors. Then the monitor
 // wakes another leader.
 func TestMonitorWakesAnother(t *testing.T) {
