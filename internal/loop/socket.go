@@ -525,11 +525,14 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 		if !t.IsZero() && wait > 0 && !s.NoWaitWrite {
 			mine := *serial
 			*timer = time.AfterFunc(wait, func() {
+				claimed := false
 				s.loop.mu.Lock()
-				current := *serial == mine
+				if *serial == mine { // the bit is set under mu, or it could be set after a later call of setDeadline has cleared it
+					_, claimed = s.set(bit)
+				}
 				s.loop.mu.Unlock()
-				if current {
-					s.expire(write)
+				if claimed {
+					s.Post()
 				}
 			})
 		}
