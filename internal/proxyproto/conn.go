@@ -118,7 +118,7 @@ func readHeader(r io.Reader, look func() bool) (h *Header, some bool, err error)
 		case errors.Is(err, os.ErrDeadlineExceeded) && !looked && look():
 			looked = true
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, true, ErrSlow
+			return nil, len(b) > 0, ErrSlow
 		case err != nil:
 			return nil, len(b) > 0, err
 		}
