@@ -71,9 +71,13 @@ func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 // beginWriting prepares a wait for the client to take bytes, and returns the deadline of the wait; 0 means none.
 func (c *conn) beginWriting(now clock.Time) clock.Time {
 	c.since, c.buffered = now, notLooked
-	if until := c.scratch.ctx.writeUntil; until != 0 {
+	until := &c.scratch.ctx.writeUntil
+	if *until == 0 && c.scratch.isFindingOut() && !c.scratch.mayRun() {
+		*until = now.Add(findOutTime)
+	}
+	if *until != 0 {
 		c.buffered = notFollowed
-		return until
+		return *until
 	}
 	return c.writePace.Deadline(now, c.server.config.writing)
 }
@@ -120,8 +124,8 @@ func (c *conn) lookAtWrite(now clock.Time) (next clock.Time) {
 // passed reports whether a deadline that the handler has set has passed; 0 means that none is set.
 func (c *conn) passed(until clock.Time) bool { return until != 0 && c.server.clock.Exact() >= until }
 
-// headTimeout returns how long a head may take. For a connection in a place of the kind QuickConn the time is short, since other
-// connections need the place.
+// headTimeout returns how long each of these may take: the header of the PROXY protocol, the TLS handshake, and a request's head. For a
+// connection in a place of the kind QuickConn the time is short, since other connections need the place.
 func (c *conn) headTimeout() time.Duration {
 	timeout := c.server.config.readHeaderTimeout
 	if c.scratch.isFindingOut() && (timeout < 0 || timeout > findOutTime) {
@@ -130,7 +134,7 @@ func (c *conn) headTimeout() time.Duration {
 	return timeout
 }
 
-// findOutTime is how long a head may take while the connection has a place of the kind QuickConn.
+// findOutTime is how long a head, or an answer's way to the client, may take while the connection has a place of the kind QuickConn.
 const findOutTime = time.Second
 
 // isFindingOut reports whether the connection has a place of the kind QuickConn, in which the server finds out whether the request is for a

@@ -141,7 +141,7 @@ func (s *Server) readProxyHeader(c *conn) bool {
 	if !ok {
 		return true
 	}
-	if timeout := s.config.readHeaderTimeout; timeout > 0 {
+	if timeout := c.headTimeout(); timeout > 0 {
 		if p.SetReadDeadline(time.Now().Add(timeout)) != nil {
 			end := time.AfterFunc(timeout, func() { linger.Cut(p) })
 			defer end.Stop()

@@ -96,14 +96,14 @@ func (s *Server) protocols(configured []string) []string {
 	return offered
 }
 
-// handshake performs the handshake of a TLS connection, within ReadHeaderTimeout. It reports false if the handshake has failed.
+// handshake performs the handshake of a TLS connection, within the time for a head (headTimeout). It reports false if the handshake has failed.
 func (s *Server) handshake(c *conn) bool {
 	tlsConn, ok := c.netConn.(*tls.Conn)
 	if !ok {
 		return true
 	}
 	ctx := s.life.Handshaking
-	if timeout := s.config.readHeaderTimeout; timeout > 0 {
+	if timeout := c.headTimeout(); timeout > 0 {
 		if c.headSince != 0 {
 			timeout -= s.clock.Now().Sub(c.headSince) // minus the time since the client's first byte
 			timeout = max(timeout, min(leastHandshakeTime, s.config.readHeaderTimeout))

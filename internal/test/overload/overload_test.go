@@ -1,6 +1,7 @@
 package overload
 
 import (
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -209,7 +210,7 @@ func TestKeptPlaces(t *testing.T) {
 		kept = 256
 	}
 	gate := filotest.NewGate()
-	enters := class.Class{Name: "may block"}
+	enters, large := class.Class{Name: "may block"}, make([]byte, 8<<20)
 	quick := filo.Inline(func(c *filo.Ctx) error {
 		switch c.Path() {
 		case "/exit":
@@ -219,6 +220,8 @@ func TestKeptPlaces(t *testing.T) {
 		case "/body":
 			_, err := c.Body()
 			return err
+		case "/large":
+			return c.BytesNoCopy(200, "text/plain", large)
 		case "/hijack":
 			conn, _, err := c.Hijack()
 			if err == nil {
@@ -230,7 +233,7 @@ func TestKeptPlaces(t *testing.T) {
 	})
 	for name, waits := range map[string]bool{"quick": false, "waits": true} {
 		t.Run(name, func(t *testing.T) {
-			s := filotest.Serve(t, &filo.Server{Concurrency: 1, ReadTimeout: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+			s := filotest.Serve(t, &filo.Server{Concurrency: 1, ReadTimeout: 100 * time.Millisecond, WriteTimeout: time.Hour, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
 				if waits {
 					time.Sleep(time.Millisecond) // simulates work before Enter
 				}
@@ -291,6 +294,16 @@ func TestKeptPlaces(t *testing.T) {
 				if got := ask("/", ""); got != 200 {
 					t.Errorf("behind those who send nothing: %d", got)
 				}
+				var deaf []*filotest.Client
+				for range kept + 8 {
+					c := s.Dial(t)
+					c.Get("/large") // and doesn't read
+					deaf = append(deaf, c)
+				}
+				filotest.Await(t, "an answer behind those who read nothing", func() bool { return ask("/", "") == 200 })
+				for _, c := range deaf {
+					c.Close()
+				}
 			}
 			gate.Open()
 			first.Want(200, "held", false)
@@ -299,6 +312,44 @@ func TestKeptPlaces(t *testing.T) {
 		})
 		gate = filotest.NewGate()
 	}
+}
+
+// Clients that begin no TLS handshake don't keep the places for quick handlers.
+func TestPlacesOfSilentHandshakes(t *testing.T) {
+	const silent = 264
+	gate := filotest.NewGate()
+	enters := class.Class{Name: "may block"}
+	s := filotest.ListenTLS(t, &filo.Server{Driver: filo.DriverBlocking, Concurrency: 1, ReadHeaderTimeout: time.Hour, Handler: func(c *filo.Ctx) error {
+		if c.Path() != "/hold" {
+			return filo.Inline(func(c *filo.Ctx) error { return c.Text(200, "quick") })(c)
+		}
+		if err := inside.Enter(c, &enters); err != nil {
+			return err
+		}
+		return gate.Handle(c)
+	}})
+	c := s.DialTLS(t)
+	for range 100 {
+		c.Get("/")
+		c.Want(200, "quick", false)
+	}
+	gate.Hold(t, c)
+	for range silent {
+		s.Dial(t)
+	}
+	filotest.Await(t, "an answer behind those who send nothing", func() bool {
+		conn, err := tls.Dial("tcp", s.Addr, filotest.ClientTLS())
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		probe := filotest.NewClient(t, conn)
+		probe.Get("/")
+		response, _, err := probe.TryAnswer()
+		return err == nil && response.StatusCode == 200
+	})
+	gate.Open()
+	c.Want(200, "held", false)
 }
 
 // "MaxConns limits how many connections may be open at once, hijacked ones excluded. … If no connection is idle, the new one gets 503."
