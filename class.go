@@ -274,7 +274,7 @@ func (c *conn) queueUp() error {
 func (c *conn) awaitPlace() error {
 	err := c.exchange.awaitPlace(c.scratch.occupy)
 	switch broken := c.driver.IsBroken(); {
-	case broken && err == nil:
+	case broken && (err == nil || err == ErrClientGone):
 		c.lost = true
 		return ErrClientGone
 	case !broken && err == ErrClientGone:

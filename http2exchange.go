@@ -124,7 +124,11 @@ func (s *http2Exchange) queueUp() error {
 		s.driver.giveAway(s.scratch)
 		s.apart = true
 	}
-	return s.awaitPlace(s.scratch.occupy)
+	err := s.awaitPlace(s.scratch.occupy)
+	if err == ErrClientGone {
+		s.lose()
+	}
+	return err
 }
 
 // leave does what giveWay does, for a handler of any class that is about to wait.

@@ -313,6 +313,9 @@ func TestQueueUnwanted(t *testing.T) {
 				first.Want(200, "/hold", false)
 				last.Want(200, "/wanted", false)
 				u.wantNotRun(t, "/gone")
+				if got := u.Stats().Requests[5]; strings.HasPrefix(name, "reset") && got != 0 {
+					t.Errorf("%d answers with a 5xx are counted", got)
+				}
 			})
 		}
 	}
@@ -368,6 +371,13 @@ func TestQueueUnwantedHTTP2(t *testing.T) {
 			c.WantAnswer(19, "200 /wanted")
 			u.wantNotRun(t, "/gone")
 			u.wantNotRun(t, "/timed")
+			timed := uint64(0)
+			if routed {
+				timed = 1
+			}
+			if got := u.Stats().Requests[5]; got != timed {
+				t.Errorf("%d answers with a 5xx are counted, want %d", got, timed)
+			}
 		}
 	})
 }
