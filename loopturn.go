@@ -454,8 +454,11 @@ func (lc *loopConn) wait() {
 			lc.abandon(false)
 		}
 	}()
-	s.changed(&lc.conn, StateNew)
-	returned = true
+	// A panic must not go further: the caller may be the goroutine that accepts, where nothing recovers it.
+	survive(s.logger(), "panic in ConnState", func() { s.changed(&lc.conn, StateNew); returned = true })
+	if !returned {
+		return
+	}
 	lc.since = s.clock.Now()
 	lc.deadline = lc.readDeadline(stateNew, lc.since)
 	lc.setWait(stateNew, lc.deadline)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,4 +186,21 @@ func TestCloseWhileItLingers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A panic in ConnState ends the new connection alone, even if the goroutine that waits in the program's listener has accepted it, which it
+// does once no connection has arrived for a second.
+func TestPanicInStateNew(t *testing.T) {
+	const quiet = 1300 * time.Millisecond
+	var news atomic.Int32
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "served") }, ConnState: func(_ net.Conn, state filo.ConnState) {
+		if state == filo.StateNew && news.Add(1) == 1 {
+			panic("on purpose")
+		}
+	}})
+	time.Sleep(quiet)
+	s.Dial(t).WantEnd()
+	c := s.Dial(t)
+	c.Get("/")
+	c.Want(200, "served", false)
 }
