@@ -953,3 +953,95 @@ func benchmarkMakeRoom(b *testing.B, from []net.Addr) {
 		next++
 	}
 }
+
+// lateReadConn is a connection in which the read of an "a" returns only after a deadline in the past was set, as if the reading
+// goroutine had waited for a processor.
+type lateReadConn struct {
+	net.Conn
+	past chan struct{}
+}
+
+func (c *lateReadConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 1 && p[0] == 'a' {
+		<-c.past
+	}
+	return n, err
+}
+
+func (c *lateReadConn) SetReadDeadline(t time.Time) error {
+	err := c.Conn.SetReadDeadline(t)
+	if !t.IsZero() && t.Before(time.Now()) {
+		select {
+		case c.past <- struct{}{}:
+		default:
+		}
+	}
+	return err
+}
+
+// In the blocking driver, the wake-up of a parked connection doesn't end a read of the connection's function, even if data has ended the wait
+// before.
+func TestWakeUpEndsNoReadOfAParkedConn(t *testing.T) {
+	for _, draining := range []bool{true, false} {
+		t.Run(fmt.Sprint("draining ", draining), func(t *testing.T) {
+			read, parked := make(chan error), make(chan struct{})
+			s := &Server{Logger: slog.New(slog.DiscardHandler), Handler: func(c *Ctx) error {
+				p, err := c.Park("test", func(p *ParkedConn, why Wake) error {
+					if why != WakeData {
+						return io.EOF
+					}
+					b := make([]byte, 1)
+					_, err := p.Read(b)
+					read <- err
+					_, err = p.Read(b)
+					read <- err
+					return io.EOF
+				})
+				if err == nil && !draining {
+					p.SetWait(time.Now().Add(100 * time.Millisecond))
+				}
+				close(parked)
+				return err
+			}}
+			client, conn := net.Pipe()
+			served := make(chan error, 1)
+			go func() { served <- s.ServeConn(&lateReadConn{conn, make(chan struct{})}) }()
+			go io.Copy(io.Discard, client)
+			io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n")
+			<-parked
+			client.Write([]byte("a"))
+			ended := make(chan error, 1)
+			if draining {
+				go func() { ended <- s.Shutdown(t.Context()) }()
+			} else {
+				ended <- nil
+			}
+			if err := <-read; err != nil {
+				t.Errorf("the first read: %v", err)
+			}
+			go client.Write([]byte("b"))
+			if err := <-read; err != nil {
+				t.Errorf("the second read: %v", err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			s.Close()
+			<-served
+		})
+	}
+}
+
+// A connection of ServeConn is closed even if its handler ends the goroutine.
+func TestServeConnClosesAfterGoexit(t *testing.T) {
+	s := &Server{Logger: slog.New(slog.DiscardHandler), Handler: func(*Ctx) error { runtime.Goexit(); return nil }}
+	defer s.Close()
+	client, conn := net.Pipe()
+	go s.ServeConn(conn)
+	go io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	client.SetReadDeadline(time.Now().Add(time.Minute))
+	if b, err := io.ReadAll(client); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 500 ") {
+		t.Errorf("%q, %v", b, err)
+	}
+}

@@ -245,7 +245,7 @@ func (s *Server) admit(netConn net.Conn) {
 // ServeConn serves one connection on the caller's goroutine, and closes it unless a handler hijacks it. The connection doesn't count
 // against Concurrency. ServeConn returns ErrServerClosed if Shutdown or Close was called. The caller must finally shut the server down or
 // close it, since its clock keeps running.
-func (s *Server) ServeConn(netConn net.Conn) error {
+func (s *Server) ServeConn(netConn net.Conn) (err error) {
 	if err := s.start(); err != nil {
 		netConn.Close()
 		return err
@@ -254,16 +254,19 @@ func (s *Server) ServeConn(netConn net.Conn) error {
 	if netConn = s.expectProxy(netConn); netConn == nil {
 		return nil
 	}
-	w := scratches.Get().(*scratch)
-	defer scratches.Put(w)
+	w, j, returned := scratches.Get().(*scratch), connJob{conn: netConn}, false
 	s.running.Add(w.running)
-	defer s.running.Remove(w.running)
-	j := connJob{conn: netConn}
+	defer func() { // deferred, since a handler may end the goroutine
+		if s.running.Remove(w.running); returned {
+			scratches.Put(w) // not after a panic: the buffers may be in any state
+		}
+		if j.conn != nil && !(j.lingers && s.lingerer.TakeOver(netConn, nil)) {
+			err = linger.Close(netConn)
+		}
+	}()
 	s.serveConn(w, &j)
-	if j.conn == nil || j.lingers && s.lingerer.TakeOver(netConn, nil) {
-		return nil
-	}
-	return linger.Close(netConn)
+	returned = true
+	return nil
 }
 
 // scratches are the buffers for ServeConn, which has no worker.

@@ -570,9 +570,26 @@ func (d *blockingParked) wait() (left bool) {
 		d.out.AwaitEmpty()
 		return false
 	}
+	deadline := d.ParkedConn.wait
 	d.came, d.why = true, d.await(d.buffer[:])
-	d.conn.setState(stateHandler)
+	d.endAwait(deadline)
 	return false
+}
+
+// endAwait ends a wait that began with this deadline. If the server has woken the connection, the wake-up may still be on its way; it
+// must not end a later read of the function.
+func (p *ParkedConn) endAwait(deadline clock.Time) {
+	s := p.conn.server
+	old := p.conn.word.Swap(int64(stateHandler))
+	if (deadline == 0 || deadlineIn(old) != 0) && !s.life.Draining.Load() {
+		return
+	}
+	s.conns.awaitWakeUp()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.asked.Load() {
+		p.netConn.SetReadDeadline(time.Time{})
+	}
 }
 
 // end implements parkable.
