@@ -133,6 +133,7 @@ func (c *conn) answer() bool {
 func (c *conn) readHead() {
 	state := c.inputState()
 	if state == stateIdle {
+		c.scratch.ctx.Response.forgetBody()
 		c.server.changed(c, StateIdle)
 	}
 	if err := c.fill(state); err != nil {

@@ -162,7 +162,10 @@ func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	case !class.MayRunInline():
 		return false, true
 	case !w.leads():
-		return true, false
+		// While there are more workers than the cap allows, a quick handler needs a place in the blocking driver over HTTP/2, too: each that
+		// hangs costs the connection another worker.
+		crowded := w.worker != nil && w.place.Kind() == admit.None && w.worker.pool.places.Beyond() > 0
+		return !crowded, crowded
 	case w.worker.Crowded():
 		return false, true // in a crowded loop even a quick handler needs a place
 	case w.worker.IsTired(class):

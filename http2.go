@@ -134,6 +134,8 @@ type http2Runner interface {
 	watch(w *scratch)
 	// giveAway gives the connection to another worker in place of w, which runs a handler and leads no loop any more.
 	giveAway(w *scratch)
+	// noticeLoss gives w the place that was counted when the monitor took the connection from it, or its loop.
+	noticeLoss(w *scratch)
 	// clientLeft reports whether the client is known to send nothing more. Bytes that it sent earlier may still be unread.
 	clientLeft() bool
 }
@@ -163,6 +165,9 @@ func (c *conn) takeHTTP2Away() *scratch {
 		w, handled := t.Lender.(*scratch), (*class.Class)(nil)
 		if w.worker != nil {
 			handled = w.worker.Running()
+			if c.driver.keepsWorker() { // in a loop the place is counted when the seat is taken
+				c.server.pool.places.TakeBeyond()
+			}
 		}
 		w.running.Begin(c.server.clock.Exact(), handled, c, running.Handler)
 	})

@@ -195,6 +195,13 @@ func (d *blockingHTTP2) succeed(w *scratch) {
 	})
 }
 
+// noticeLoss implements http2Runner.
+func (d *blockingHTTP2) noticeLoss(w *scratch) {
+	if w.place != nil {
+		w.place.ReceiveLate()
+	}
+}
+
 // clientLeft implements http2Runner. It returns false, since only a read would show that the client has left.
 func (d *blockingHTTP2) clientLeft() bool { return false }
 

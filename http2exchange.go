@@ -64,6 +64,7 @@ func (s *http2Exchange) own() bool {
 		return true
 	}
 	s.h.WasTaken(t)
+	s.driver.noticeLoss(s.scratch)
 	s.apart = true
 	return false
 }
@@ -199,6 +200,13 @@ func (s *http2Exchange) yieldPlace() {
 	}
 }
 
+// yieldPlaceEarly is yieldPlace for the time before run knows whether the monitor has taken the connection.
+func (s *http2Exchange) yieldPlaceEarly() {
+	if s.apart || s.wasTaken() && !s.own() {
+		s.yieldPlace()
+	}
+}
+
 // abandon ends a stream whose handler, or other code of the program, ends its goroutine. Code of the program may call Goexit once more
 // during abandon, so everything that the server must do is deferred.
 func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
@@ -225,6 +233,7 @@ func (s *http2Exchange) abandon(ctx *Ctx, progress http2Progress, mine bool) {
 func (s *http2Exchange) endHandler(ctx *Ctx) {
 	w := s.scratch
 	ctx.end()
+	ctx.Response.forgetBody()
 	if race.Enabled {
 		lend.Poison(s.Text)
 		ctx.poison()
@@ -320,7 +329,7 @@ func (s *http2Exchange) makeRoom(ctx *Ctx) ending {
 	}
 	s.server.refusedRequest(refusedUnsentAnswers, s.remote())
 	a := s.refusal(errAnswersFull, r.refusalFields(errAnswersFull))
-	s.yieldPlace()
+	s.yieldPlaceEarly()
 	s.Replace(&a)
 	return endingStreamed
 }
@@ -379,7 +388,7 @@ func (s *http2Exchange) head(ctx *Ctx, length int64) {
 	a := s.answerHead(r, length)
 	bare := ctx.stream.discard && ctx.returned // a handler that still runs keeps its stream, even if its answer has no content
 	if bare {
-		s.yieldPlace()
+		s.yieldPlaceEarly()
 	}
 	s.Begin(&a, bare)
 }
@@ -409,7 +418,7 @@ func (s *http2Exchange) lose() { s.failed, s.lost = true, true }
 
 // endStream implements wire.
 func (s *http2Exchange) endStream(trailer *Header) {
-	s.yieldPlace()
+	s.yieldPlaceEarly()
 	if s.scratch.ctx.Response.tunnels() { // in a tunnel only DATA may follow (RFC 9113, section 8.5)
 		s.Finish(nil)
 		return

@@ -199,6 +199,9 @@ func (d *loopHTTP2) giveAway(w *scratch) {
 	(*loopConn)(d).Post()
 }
 
+// noticeLoss implements http2Runner.
+func (*loopHTTP2) noticeLoss(w *scratch) { w.worker.NoticeLoss() }
+
 // clientLeft implements http2Runner.
 func (d *loopHTTP2) clientLeft() bool {
 	half, _ := d.SawEnd()

@@ -145,6 +145,7 @@ func (lc *loopConn) detachTurn() {
 	} else {
 		w.out = nil
 	}
+	w.ctx.Response.forgetBody()
 	w.ctx.exchange = nil
 	lc.scratch, lc.lent, lc.in, lc.parser, lc.rest = nil, nil, nil, nil, nil
 }
@@ -209,6 +210,7 @@ func (lc *loopConn) resume() {
 // suspend makes the connection wait without a worker. It reports false if there is something to do after all.
 func (lc *loopConn) suspend(state waitState) bool {
 	s, w, now := lc.server, lc.scratch, lc.server.clock.Now()
+	w.yieldPlace()
 	var deadline clock.Time
 	switch {
 	case state == stateWrite:
@@ -314,6 +316,13 @@ func (lc *loopConn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
+// yieldPlace gives up the worker's place as soon as the rest of its work for the request doesn't wait for the client: a client that has its
+// answer and sends again at once must find the place free. If the worker has lost its loop, it has the place that was counted then.
+func (w *scratch) yieldPlace() {
+	w.worker.NoticeLoss()
+	w.place.Leave()
+}
+
 // answerTurn runs the handler on the current request. A leader runs the handler at once if the handler is quick, or if it computes briefly and
 // no other connection is ready. Otherwise it first gives its loop to another worker, and becomes an ordinary worker.
 func (lc *loopConn) answerTurn() {
@@ -336,12 +345,11 @@ func (lc *loopConn) answerTurn() {
 		lc.handle()
 	}
 	if w.place.Kind() != admit.Ordinary || len(lc.out)+len(lc.outBody) <= maxUnsent {
-		// The place is left before the worker is released: a client that has its answer and sends again at once must find the place free. The
-		// rest of the worker's work for this request doesn't wait for the client.
-		w.place.Leave()
+		w.yieldPlace()
 	}
 	if (lc.outBody != nil || len(lc.out) >= writeBufferFull) && !lc.failed {
 		lc.flushAnswers()
+		w.yieldPlace() // flushAnswers may have waited for the client in a place
 	}
 	lc.afterAnswer()
 }
@@ -384,7 +392,11 @@ func (lc *loopConn) flushAnswers() {
 
 // end ends a connection of HTTP/1 whose worker is attached.
 func (lc *loopConn) end() {
-	defer lc.endConn(lc.lingers()) // deferred, since a body's Close may end the goroutine
+	w, lingers := lc.scratch, lc.lingers()
+	defer func() { // deferred, since a body's Close may end the goroutine
+		w.yieldPlace()
+		lc.endConn(lingers)
+	}()
 	lc.dropUnsent()
 	lc.detach()
 	lc.pending = nil

@@ -56,6 +56,11 @@ func (r *Response) reset() {
 	r.Header.list.ResetWithin(maxKeptHeader)
 	r.Trailer.list.ResetWithin(maxKeptHeader)
 	r.status, r.close = 200, false
+	r.forgetBody()
+}
+
+// forgetBody is called when an answer has been sent or rendered, so that a connection or worker that becomes idle doesn't keep its body.
+func (r *Response) forgetBody() {
 	if r.source != bodyBuffer || len(r.buffer) > 0 {
 		r.resetBody()
 	}

@@ -50,6 +50,13 @@ func (w *Worker) Overtaken() bool {
 	return true
 }
 
+// NoticeLoss makes w an ordinary worker if w has lost its seat and hasn't noticed yet. w calls it during a turn.
+func (w *Worker) NoticeLoss() {
+	if w.Overtaken() {
+		w.retaken()
+	}
+}
+
 // awaitLosing waits until the goroutine that takes the seat away has called Owner.Losing.
 func (w *Worker) awaitLosing() {
 	w.losing.Lock()

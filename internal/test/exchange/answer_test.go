@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -248,5 +250,37 @@ func TestFormFile(t *testing.T) {
 	response.Body.Close()
 	if response.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("no form at all: %d, want 415", response.StatusCode)
+	}
+}
+
+// Neither an idle connection nor an idle worker keeps the body of its last answer.
+func TestIdleKeepsNoBody(t *testing.T) {
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		for _, h2 := range []bool{false, true} {
+			t.Run(fmt.Sprint(driver, " HTTP/2 ", h2), func(t *testing.T) {
+				freed := make(chan struct{})
+				s := filotest.Serve(t, &filo.Server{Driver: driver, HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: filo.Offload(func(c *filo.Ctx) error {
+					body := make([]byte, 1<<20)
+					runtime.AddCleanup(&body[0], func(freed chan struct{}) { close(freed) }, freed)
+					return c.BytesNoCopy(200, "text/plain", body)
+				})})
+				if h2 {
+					filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Ask("GET", "/", nil)
+				} else {
+					c := s.Dial(t)
+					c.Get("/")
+					c.Answer()
+				}
+				filotest.Await(t, "the body to be collected", func() bool {
+					runtime.GC()
+					select {
+					case <-freed:
+						return true
+					default:
+						return false
+					}
+				})
+			})
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/filotest"
 )
 
 // A client that sends many requests, and reads the answers later, gets all of them. Until it reads, the server makes only as many answers as
@@ -90,4 +91,47 @@ func TestHTTP2RefusedBeforeItsBody(t *testing.T) {
 		c.request(9, "GET", "/", true)
 		c.want("HEADERS 9 200", `DATA 9 "ok" END`)
 	})
+}
+
+// Concurrency also limits the handlers that were quick, and are taken from their connection because they hang.
+func TestHangingQuickHandlersNeedPlaces(t *testing.T) {
+	const places, requests = 2, 40
+	for _, driver := range []filo.Driver{filo.DriverBlocking, filo.DriverAuto} {
+		t.Run(driver.String(), func(t *testing.T) {
+			var hangs atomic.Bool
+			var running atomic.Int32
+			release := make(chan struct{})
+			s, dial := filotest.ServeRawHTTP2(t, &filo.Server{Driver: driver, Concurrency: places, Handler: func(c *filo.Ctx) error {
+				if hangs.Load() {
+					running.Add(1)
+					<-release
+				}
+				return c.Text(200, "ok")
+			}}, false)
+			c := dial()
+			id := uint32(1)
+			for range 100 {
+				c.Request(id, "/", true).Send()
+				c.WantAnswer(id, "200 ok")
+				id += 2
+			}
+			hangs.Store(true)
+			first := id
+			for range requests {
+				c.Request(id, "/", true)
+				id += 2
+			}
+			c.Send()
+			filotest.Await(t, "each request to run or to be refused", func() bool {
+				return s.Stats().RequestsRefused+uint64(running.Load()) == requests
+			})
+			if n := running.Load(); n < places || n > places+4 { // each leader may lose its loop once more
+				t.Errorf("%d handlers run", n)
+			}
+			close(release)
+			for ; first < id; first += 2 {
+				c.Answer(first)
+			}
+		})
+	}
 }

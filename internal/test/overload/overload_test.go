@@ -2,6 +2,7 @@ package overload
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -519,5 +520,36 @@ func TestNoRefusalWhenAPlaceIsFree(t *testing.T) {
 	group.Wait()
 	if stats := s.Stats(); stats.ConnsRefused != 0 || stats.Requests[2] != uint64(answered.Load()) {
 		t.Errorf("%d answers, and %+v", answered.Load(), stats)
+	}
+}
+
+// A worker whose answer was sent has no place any more while ConnState runs, whatever its answer's size and its connection's future are.
+func TestAnsweredPlaceIsFree(t *testing.T) {
+	filotest.NeedLoops(t)
+	for _, size := range []int{10, 200 << 10, 300 << 10, 2 << 20} {
+		for state, fields := range map[filo.ConnState]string{filo.StateIdle: "", filo.StateClosed: "Connection: close\r\n"} {
+			t.Run(fmt.Sprint(size, " ", state), func(t *testing.T) {
+				body := make([]byte, size)
+				var waits atomic.Bool
+				reached, goOn := make(chan struct{}), make(chan struct{})
+				s := filotest.Serve(t, &filo.Server{Concurrency: 1, Handler: filo.Offload(func(c *filo.Ctx) error {
+					return c.BytesNoCopy(200, "text/plain", body)
+				}), ConnState: func(_ net.Conn, to filo.ConnState) {
+					if to == state && waits.CompareAndSwap(true, false) {
+						close(reached)
+						<-goOn
+					}
+				}})
+				waits.Store(true)
+				s.Dial(t).Send("GET / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n")
+				<-reached
+				other := s.Dial(t)
+				other.Get("/")
+				if response, _ := other.Answer(); response.StatusCode != 200 {
+					t.Errorf("behind an answer that was sent: %s", response.Status)
+				}
+				close(goOn)
+			})
+		}
 	}
 }
