@@ -709,7 +709,7 @@ func (c *carried) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, switches b
 		if err != nil {
 			return nil, err
 		}
-		if p, err = c.adopt(ctx, taken, serve); err != nil {
+		if p, err = c.adopt(ctx, taken, serve, switches); err != nil {
 			taken.Close()
 		}
 		return p, err
@@ -756,7 +756,7 @@ func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *
 		c.failed = true
 		return nil, err
 	}
-	return c.adopt(ctx, answerconn.New(c.transport), serve)
+	return c.adopt(ctx, answerconn.New(c.transport), serve, false)
 }
 
 // taken records that the connection was parked, unless that has failed.
@@ -783,8 +783,8 @@ func (c *Ctx) inherit(from *Ctx) {
 
 // adopt parks a connection of a carried request. A stream is served to its end by the goroutine on which the other server handles the
 // request, since the answer ends when that goroutine returns. From now on this server treats the connection like one of its own, and
-// Shutdown waits for it, but it counts against the other server's limits.
-func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
+// Shutdown waits for it, but it counts against the other server's limits. frames is passed to outbox.Open.
+func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake) error, frames bool) (*ParkedConn, error) {
 	owner := newConn(c.server, netConn)
 	owner.setState(stateHandler)
 	if reason := c.server.conns.adopt(owner); reason != nil {
@@ -792,7 +792,7 @@ func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake
 	}
 	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve, carried: true}
 	p.class = c.server.classes.entered.Parked(c.scratch.timer.Class())
-	p.out.Open((*parkedOwner)(p), nil, netConn, false)
+	p.out.Open((*parkedOwner)(p), nil, netConn, frames)
 	p.unread = !ctx.Request.body.complete()
 	c.parked, owner.parked = p, p
 	return c.taken(ctx, p, nil)

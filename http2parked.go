@@ -30,7 +30,7 @@ func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, swit
 	ctx.endWatch()
 	stream := (*http2conn.StreamConn)(s.Stream)
 	p := &ParkedConn{conn: s.conn, netConn: stream, serve: serve}
-	p.out.Open((*parkedOwner)(p), stream, nil, false)
+	p.out.Open((*parkedOwner)(p), stream, nil, switches)
 	p.out.OnStream()
 	if switches {
 		ctx.switchProtocols()

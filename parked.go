@@ -129,7 +129,7 @@ func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (
 	if switches {
 		c.switchProtocols()
 	}
-	return c.park(owner, serve, false)
+	return c.park(owner, serve, false, switches)
 }
 
 // ParkStream answers with the response's status and fields, and parks the connection as Park does. Whatever is written or
@@ -165,7 +165,7 @@ func (c *Ctx) ParkStream(serve func(*ParkedConn, Wake) error) (*ParkedConn, erro
 	f := http1.Head{Length: noLength, Chunked: c.Request.line.Minor > 0 && !r.tunnels(), Close: true}
 	owner.out = r.appendHead(owner.out, owner.server, &f)
 	owner.count(r.status)
-	return c.park(owner, serve, f.Chunked)
+	return c.park(owner, serve, f.Chunked, f.Chunked)
 }
 
 // prepareParked makes sure that the connection can be parked, and claims the answer. Until the claim, a timeout may be writing, so
@@ -181,8 +181,9 @@ func (c *Ctx) prepareParked() (owner *conn, err error) {
 	return owner, owner.driver.prepareParked()
 }
 
-// park takes the connection over, after its answer has been rendered.
-func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked bool) (*ParkedConn, error) {
+// park takes the connection over, after its answer has been rendered. frames is passed to outbox.Open: it is true for a chunked body, and for
+// another protocol, whose frames this server doesn't know, so it takes each Write for one.
+func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked, frames bool) (*ParkedConn, error) {
 	c.endWatch()
 	if err := owner.flush(); err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked boo
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
 	p.class = owner.server.classes.entered.Parked(owner.scratch.timer.Class())
 	socket, _ := owner.driver.(outbox.Socket)
-	p.out.Open((*parkedOwner)(p), socket, p.netConn, chunked)
+	p.out.Open((*parkedOwner)(p), socket, p.netConn, frames)
 	p.sealed = socket != nil && owner.tlsState != nil
 	p.received = append(p.received, owner.in.Unread()...)
 	owner.in.Advance(len(p.received))
@@ -243,6 +244,9 @@ func (p *ParkedConn) endRead() {
 }
 
 // Write sends all of b, and waits for the client if necessary. In a chunked body b becomes one chunk.
+//
+// If the write deadline passes when only a part of b was sent, nothing more can be sent in a chunked body, after a switch of protocols or over
+// TLS, since the client would take it for the rest of b.
 //
 // If the connection's function runs in a loop, a Write that must wait first gives the loop to another worker, so that the loop's other
 // connections don't wait. Queue never waits.

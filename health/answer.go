@@ -14,7 +14,7 @@ import (
 // answerLive is the handler Health.Live.
 func (h *Health) answerLive(c *filo.Ctx) error {
 	h.note()
-	if err := await(c, h.live); err != nil {
+	if err := await(c, h.live, nil); err != nil {
 		return err // the 503 of an overloaded server
 	}
 	return h.answer(c, judge(h.live), h.live)
@@ -26,7 +26,8 @@ func (h *Health) answerReady(c *filo.Ctx) error {
 	if v := h.told(); v != nil {
 		return h.answer(c, v, h.checks)
 	}
-	if err := await(c, h.checks); err != nil {
+	// A check without a result counts as failed, which is right for a server that shuts down.
+	if err := await(c, h.checks, c.ShuttingDown()); err != nil {
 		return err
 	}
 	v := h.told() // the server's state may have changed during the wait
@@ -83,8 +84,8 @@ func judge(checks []*check) *verdict {
 	return v
 }
 
-// await waits until each of the checks has a result that is still valid.
-func await(c *filo.Ctx, checks []*check) error {
+// await waits until each of the checks has a result that is still valid, or until the channel over is closed.
+func await(c *filo.Ctx, checks []*check, over <-chan struct{}) error {
 	var coming []<-chan struct{}
 	for _, each := range checks {
 		if !each.fresh() {
@@ -99,11 +100,10 @@ func await(c *filo.Ctx, checks []*check) error {
 	if err := inside.Offload(c); err != nil {
 		return err
 	}
-	over := c.ShuttingDown()
 	for _, each := range coming {
 		select {
 		case <-each:
-		case <-over: // a check without a result counts as failed, which is right for a server that shuts down
+		case <-over:
 			return nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -515,6 +516,60 @@ func TestDrainContextReplaced(t *testing.T) {
 		time.Sleep(time.Second) // the server drains
 		if got := ask(); got.StatusCode != 200 || !got.Close {
 			t.Errorf("then: %d, the last one: %v", got.StatusCode, got.Close)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Live ignores the shutdown even if no check has a result yet: it waits for the checks. Ready doesn't wait.
+func TestFirstProbeInShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := health.New(quiet(health.Options{}))
+		h.Add("slow", func(context.Context) error {
+			time.Sleep(time.Second)
+			return nil
+		}, health.Check{Live: true})
+		server := &filo.Server{IdleGrace: time.Minute, Logger: slog.New(slog.DiscardHandler), Handler: func(c *filo.Ctx) error {
+			switch c.Path() {
+			case "/livez":
+				return h.Live(c)
+			case "/readyz":
+				return h.Ready(c)
+			}
+			return c.NoContent()
+		}}
+		ln := servertest.NewListener()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- server.RunListener(ctx, ln) }()
+		var clients []net.Conn
+		ask := func(i int, path string) int {
+			io.WriteString(clients[i], servertest.Request("GET "+path, ""))
+			response, err := http.ReadResponse(bufio.NewReader(clients[i]), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return response.StatusCode
+		}
+		for i := range 2 {
+			client, err := ln.Dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			clients = append(clients, client)
+			ask(i, "/")
+		}
+		cancel()
+		synctest.Wait()
+		start := time.Now()
+		if got := ask(0, "/readyz"); got != 503 || time.Since(start) >= time.Second {
+			t.Errorf("/readyz: %d after %v", got, time.Since(start))
+		}
+		if got := ask(1, "/livez"); got != 200 {
+			t.Errorf("/livez: %d", got)
 		}
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -36,7 +36,7 @@ type HubOptions struct {
 	Gap Event
 
 	// MaxQueueBytes limits the bytes that wait for a slow client. A client over the limit is disconnected, and may reconnect and
-	// resume; the events that it is sent on reconnecting don't count. 256 KB if 0. In addition, the server disconnects clients
+	// resume; the events that it is sent on reconnecting don't count as long as they wait. 256 KB if 0. In addition, the server disconnects clients
 	// that receive more slowly than its WriteTimeout and MinTransferRate allow.
 	MaxQueueBytes int
 	// OnDrop, if set, is called for each client that exceeds MaxQueueBytes, on a separate goroutine, while the client is being

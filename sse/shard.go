@@ -137,6 +137,7 @@ func (s *shard) beat(t *task) {
 // subscriber is about to leave.
 func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	to.heard = s.beats
+	to.lowerLimit()
 	err := to.conn.Queue(message)
 	if err == nil {
 		return
@@ -147,9 +148,14 @@ func (s *shard) queue(to *subscriber, message *filo.PreparedMessage) {
 	}
 }
 
-// join adds a subscriber, and queues the events that it has missed, in order.
+// join adds a subscriber, and queues the events that it has missed, in order. The queue limit is raised for these events.
 func (s *shard) join(t *task) {
 	slices.SortFunc(t.missed, func(a, b past) int { return cmp.Compare(a.number, b.number) })
+	limit := s.hub.options.MaxQueueBytes
+	for i := range t.missed {
+		limit += t.missed[i].message.Len() + chunkFraming
+	}
+	t.subscriber.conn.SetQueueLimit(limit)
 	for i := range t.subscriber.seats {
 		t.subscriber.seats[i].sit()
 	}
@@ -160,6 +166,7 @@ func (s *shard) join(t *task) {
 		}
 		s.queue(t.subscriber, t.missed[i].message)
 	}
+	t.subscriber.limit = limit
 }
 
 // leave removes a subscriber that has left.

@@ -1,26 +1,33 @@
 package sse
 
 import (
+	"cmp"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"slices"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // subscriber is a client of a hub.
 type subscriber struct {
-	hub   *Hub
-	shard *shard
-	conn  *filo.ParkedConn // nil until the connection is parked
-	seats []seat           // one for each topic
-	place seat             // in the roster of all subscribers
-	from  uint64           // the number of the hub's last event when the subscriber was admitted; immutable
+	hub    *Hub
+	shard  *shard
+	server *filo.Server     // immutable
+	conn   *filo.ParkedConn // nil until the connection is parked
+	seats  []seat           // one for each topic
+	place  seat             // in the roster of all subscribers
+	from   uint64           // the number of the hub's last event when the subscriber was admitted; immutable
 
 	// after is the number of the last event that the client has received from another process, if the hub of that process was ahead of
 	// this one; otherwise it is 0. It is set before the subscriber joins, and owned by the shard's goroutine afterwards.
 	after uint64
 
+	left     bool   // leave was called; guarded by Hub.mu
 	heard    uint32 // the count of heartbeats when the subscriber last got a message; owned by the shard's goroutine
+	limit    int    // the connection's queue limit since the missed events were queued, 0 before; owned by the shard's goroutine
 	received int    // how many bytes the client has sent; only wake uses it
 }
 
@@ -52,7 +59,7 @@ func (h *Hub) Serve(c *filo.Ctx, topics ...string) error {
 		setFields(c)
 		return c.Stream().Flush()
 	}
-	s, err := h.admit(topics)
+	s, err := h.admit(c.Server(), topics)
 	if err != nil {
 		return err
 	}
@@ -84,7 +91,7 @@ func (h *Hub) checkTopics(topics []string) error {
 }
 
 // admit makes a subscriber that is counted in the limits but gets no events yet.
-func (h *Hub) admit(topics []string) (*subscriber, error) {
+func (h *Hub) admit(server *filo.Server, topics []string) (*subscriber, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -95,7 +102,7 @@ func (h *Hub) admit(topics []string) (*subscriber, error) {
 	case h.subscribers >= h.options.MaxSubscribers:
 		return nil, filo.Error(503, "there are too many subscribers")
 	}
-	s := &subscriber{hub: h, shard: h.shards[h.next], seats: make([]seat, 0, len(topics)), from: h.last}
+	s := &subscriber{hub: h, shard: h.shards[h.next], server: server, seats: make([]seat, 0, len(topics)), from: h.last}
 	h.next = (h.next + 1) % len(h.shards)
 	s.place = seat{subscriber: s, roster: &s.shard.all, index: -1}
 	h.subscribers++
@@ -133,12 +140,7 @@ func (h *Hub) begin(s *subscriber, conn *filo.ParkedConn, lastEventID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.conn = conn
-	missed, limit := h.greetLocked(s, lastEventID), h.options.MaxQueueBytes
-	for i := range missed {
-		limit += missed[i].message.Len() + chunkFraming
-	}
-	conn.SetQueueLimit(limit)
-	s.shard.post(task{do: (*shard).join, subscriber: s, missed: missed})
+	s.shard.post(task{do: (*shard).join, subscriber: s, missed: h.greetLocked(s, lastEventID)})
 	if h.closed { // the hub was closed after admit
 		s.shard.post(task{do: (*shard).close})
 	}
@@ -176,6 +178,18 @@ func (h *Hub) greetLocked(s *subscriber, lastEventID string) []past {
 	return append(missed, past{message: filo.NewPreparedMessage(append(greeting, '\n'))})
 }
 
+// lowerLimit lowers the queue limit, which join has raised for the missed events, as the client takes these events.
+func (s *subscriber) lowerLimit() {
+	most := s.hub.options.MaxQueueBytes
+	if s.limit <= most {
+		return
+	}
+	if limit := most + s.conn.Queued(); limit < s.limit {
+		s.limit = limit
+		s.conn.SetQueueLimit(limit)
+	}
+}
+
 // wake is called when the client has sent something or closed its side, and when the server shuts down.
 func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
 	if why == filo.WakeShutdown {
@@ -196,7 +210,7 @@ func (s *subscriber) wake(conn *filo.ParkedConn, why filo.Wake) error {
 // gone is called when the connection has ended.
 func (s *subscriber) gone() { s.hub.leave(s) }
 
-// leave removes the subscriber, so that its place counts as free again. It is called once for each subscriber.
+// leave removes the subscriber, so that its place counts as free again. Further calls do nothing.
 func (h *Hub) leave(s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,6 +218,10 @@ func (h *Hub) leave(s *subscriber) {
 }
 
 func (h *Hub) leaveLocked(s *subscriber) {
+	if s.left {
+		return
+	}
+	s.left = true
 	h.subscribers--
 	for i := range s.seats {
 		t, r := s.seats[i].topic, s.seats[i].roster
@@ -216,11 +234,12 @@ func (h *Hub) leaveLocked(s *subscriber) {
 	s.shard.post(task{do: (*shard).leave, subscriber: s})
 }
 
-// drop disconnects the client because it is too slow.
+// drop disconnects the client because it is too slow. The client may come back at once, so its place is free before its connection is closed.
 func (s *subscriber) drop() {
 	h := s.hub
 	h.mu.Lock()
 	h.dropped++
+	h.leaveLocked(s)
 	h.mu.Unlock()
 	client := s.conn.RemoteAddr()
 	s.conn.Close()
@@ -231,5 +250,14 @@ func (s *subscriber) drop() {
 	for i := range s.seats {
 		topics[i] = s.seats[i].topic.name
 	}
+	defer s.recoverPanic()
 	h.options.OnDrop(client, topics)
+}
+
+// recoverPanic logs a panic of OnDrop, which would otherwise end the process.
+func (s *subscriber) recoverPanic() {
+	if value := recover(); value != nil {
+		cmp.Or(s.server.Logger, slog.Default()).Error("sse: panic in OnDrop",
+			"value", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged), "stack", string(debug.Stack()))
+	}
 }

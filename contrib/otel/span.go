@@ -130,14 +130,14 @@ func appendText(list []attribute.KeyValue, key attribute.Key, value string) []at
 
 // appendServer appends the server's name and port as in the client's request.
 func appendServer(list []attribute.KeyValue, host string) []attribute.KeyValue {
-	name, port := host[:min(len(host), maxText)], ""
+	name, port := host, ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.Contains(host[i:], "]") {
 		name, port = host[:i], host[i+1:]
 	}
 	if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
 		name = name[1 : len(name)-1]
 	}
-	list = appendText(list, semconv.ServerAddressKey, name)
+	list = appendText(list, semconv.ServerAddressKey, name[:min(len(name), maxText)])
 	if port == "" || name == "" {
 		return list
 	}

@@ -238,6 +238,19 @@ func TestSpanHTTP10(t *testing.T) {
 	}
 }
 
+// Of a long host a part is recorded, with and without a port.
+func TestSpanLongHost(t *testing.T) {
+	long := strings.Repeat("a", 3000)
+	for port, recorded := range map[string]string{"": "", ":80": "server.port=80,"} {
+		o := serve(t, around)
+		o.ask(t, "GET http://"+long+port+"/any", "")
+		if got, want := text(o.spans(t, 1)[0].Attributes()), with("server.address="+long[:1024]+","+recorded+
+			"http.request.method=GET,http.response.status_code=204,http.route=/any,url.path=/any"); got != want {
+			t.Errorf(" got %s\nwant %s", got, want)
+		}
+	}
+}
+
 // With RealIP outside, the client's address is the address that RealIP has found, and the peer's address is still the proxy's.
 func TestSpanBehindProxy(t *testing.T) {
 	proxies := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}, TrustProto: true, TrustHost: true})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,52 @@ func TestCloseWaits(t *testing.T) {
 		c.send(frame(fin|text, "dropped") + frame(text, "dropped") + frame(fin|ping, "too") + closeFrame(4000, ""))
 		c.wantEnd()
 	})
+}
+
+// Close cuts a message that another goroutine reads from a Reader: the goroutine gets an error, neither bytes of something else nor the end.
+func TestCloseCutsMessage(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var digits strings.Builder
+	for range 200_000 {
+		digits.WriteByte('0' + byte(random.IntN(10)))
+	}
+	payload := digits.String()
+	for _, fields := range [][]string{nil, {offerDeflate}} {
+		first, sent := byte(binaryOp), payload
+		if fields != nil {
+			first, sent = rsv1|binaryOp, deflated(payload)
+		}
+		for _, complete := range []bool{false, true} {
+			acceptOne(t, websocket.Options{Compression: websocket.CompressionContext}, func(c *websocket.Conn) error {
+				_, r, err := c.Reader()
+				if err != nil {
+					return err
+				}
+				if _, err := io.ReadFull(r, make([]byte, 10)); err != nil {
+					return err
+				}
+				if err := c.Close(4000, ""); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+				rest, err := io.ReadAll(r)
+				if websocket.CloseStatus(err) != 4000 {
+					t.Errorf("got %v", err)
+				}
+				if fields == nil && len(rest) > 0 {
+					t.Errorf("got %s", short(string(rest)))
+				}
+				return nil
+			}, func(c *client) {
+				c.send(frame(first, sent[:len(sent)/2]))
+				c.wantClose(4000)
+				if complete {
+					c.send(frame(fin|continuation, sent[len(sent)/2:]))
+				}
+				c.send(frame(fin|ping, strings.Repeat("x", 100)) + closeFrame(4000, ""))
+				c.wantEnd()
+			}, fields...)
+		}
+	}
 }
 
 // Methods for connections opened by Serve fail on connections opened by Accept, and vice versa.

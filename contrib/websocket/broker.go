@@ -18,7 +18,7 @@ type HubOptions struct {
 	Broker sse.Broker
 	// Stamp inserts a message's ID into the message, in the application's format, such as a member of a JSON object. The message is borrowed.
 	// A page stores the ID of the last message that it has received, and sends this ID when it reconnects: see Hub.Resume. If Stamp is nil,
-	// messages have no IDs. A text must remain UTF-8, or the message is sent without its ID.
+	// messages have no IDs. A text must remain UTF-8, or the message is sent without its ID, as it is when Stamp panics.
 	Stamp func(kind MessageType, id string, message []byte) []byte
 	// Gap is the text message that members get when they may have missed messages, so that they fetch their state anew. If Gap is nil, they
 	// get no such message.
@@ -236,12 +236,21 @@ func (h *Hub) receive(d sse.Delivery) {
 func (b *brokered) prepare(d sse.Delivery) *PreparedMessage {
 	kind, message := MessageType(d.Message[0]), d.Message[1:]
 	if b.options.Stamp != nil {
-		stamped := b.options.Stamp(kind, strconv.FormatUint(d.Number, 10), message)
-		if m, err := NewPreparedMessage(kind, stamped); err == nil {
+		if m := b.stamp(kind, d.Number, message); m != nil {
 			return m
 		}
 	}
 	m, err := NewPreparedMessage(kind, message)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// stamp returns a message with its ID, or nil if Stamp has panicked or its result is invalid.
+func (b *brokered) stamp(kind MessageType, number uint64, message []byte) *PreparedMessage {
+	defer recoverPanic("Stamp", nil)
+	m, err := NewPreparedMessage(kind, b.options.Stamp(kind, strconv.FormatUint(number, 10), message))
 	if err != nil {
 		return nil
 	}

@@ -93,6 +93,9 @@ func instance(t *testing.T, m mode, options websocket.HubOptions) (hub *websocke
 	t.Helper()
 	options.Gap = []byte("gap")
 	options.Stamp = func(_ websocket.MessageType, id string, message []byte) []byte {
+		if string(message) == "unstampable" {
+			panic("Stamp panics")
+		}
 		return append([]byte(id+" "), message...)
 	}
 	hub = websocket.NewHub(options)
@@ -153,6 +156,12 @@ func TestBroker(t *testing.T) {
 			for _, id := range []string{"99", "x", "-1", fmt.Sprint(^uint64(0))} {
 				resume(t, three, "a&after="+id).want(fin|text, "gap")
 			}
+			// If Stamp panics, the message has no ID.
+			ada.want(fin|text, "104 last")
+			if _, err := hub1.Broadcast("a", websocket.Text, []byte("unstampable")); err != nil {
+				t.Fatal(err)
+			}
+			ada.want(fin|text, "unstampable")
 		})
 	}
 }

@@ -3,12 +3,14 @@ package websocket_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/websocket"
+	"github.com/filohttp/filo/internal/tcptest"
 )
 
 // closes returns options whose OnClose sends its error to the channel.
@@ -249,4 +251,84 @@ func serveUntil(t *testing.T, driver filo.Driver, h filo.Handler) (address strin
 	go s.Serve(ln)
 	t.Cleanup(func() { s.Close() })
 	return ln.Addr().String(), s.Shutdown
+}
+
+// Incomplete messages of all connections together may have MaxBufferedBytes. They count until they are complete, or their connection ends.
+func TestMaxBufferedBytes(t *testing.T) {
+	inModes(t, websocket.Options{MaxBufferedBytes: 100_000}, func(t *testing.T, address string) {
+		half := strings.Repeat("x", 60_000)
+		hold := func() (c *client, held bool) {
+			c = open(t, address)
+			c.send(frame(text, half) + frame(fin|ping, "held"))
+			first, payload, err := c.receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first == fin|closeOp && payload[:2] == closePayload(1013, "") {
+				return c, false
+			}
+			if first != fin|pong {
+				t.Fatalf("got %#x %s", first, short(payload))
+			}
+			return c, true
+		}
+		for _, end := range []func(c *client){
+			func(c *client) {
+				c.send(frame(fin|continuation, "end"))
+				c.want(fin|text, half+"end")
+			},
+			func(c *client) {
+				c.send(closeFrame(1001, ""))
+				c.wantClose(1001)
+			},
+			func(c *client) {
+				c.send(frame(fin|text, "a message within another"))
+				c.wantClose(1002)
+			},
+			func(c *client) { c.Close() },
+		} {
+			var c *client
+			eventually(t, "room for a message", func() (held bool) {
+				c, held = hold()
+				return held
+			})
+			if _, held := hold(); held {
+				t.Fatal("two messages have room")
+			}
+			end(c)
+		}
+		eventually(t, "room for a message", func() (held bool) {
+			_, held = hold()
+			return held
+		})
+	})
+}
+
+// records receives the records that a server logs.
+type records chan string
+
+// Write implements io.Writer.
+func (r records) Write(b []byte) (int, error) {
+	r <- string(b)
+	return len(b), nil
+}
+
+// A panic of OnClose is logged, and ends nothing but the call, even if no function of the connection was running.
+func TestOnClosePanics(t *testing.T) {
+	for _, m := range modes[:2] {
+		logged := make(records, 10)
+		logger := slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelError}))
+		address := tcptest.Serve(t, &filo.Server{Driver: m.driver, HTTP2: extendedConnect, Logger: logger,
+			Handler: websocket.New(websocket.Options{
+				OnMessage: func(c *websocket.Conn, _ websocket.MessageType, _ []byte) error {
+					return c.CloseNow()
+				},
+				OnClose: func(*websocket.Conn, error) { panic("OnClose panics") },
+			}).Serve})
+		open(t, address).send(frame(fin|text, ""))
+		if record := await(t, logged, "a record"); !strings.Contains(record, "OnClose panics") {
+			t.Errorf("%s: got %s", m.name, record)
+		}
+		open(t, address)
+	}
 }

@@ -1,10 +1,13 @@
 package websocket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +60,7 @@ const (
 // Unless a comment says otherwise, a field belongs to the connection's reader: the goroutine that runs the connection's function, or that
 // is in Read.
 type Conn struct {
-	options     *Options         // immutable, as are the next five
+	options     *shared          // immutable, as are the next five
 	net         net.Conn         // for reading and writing
 	parked      *filo.ParkedConn // the same connection, if Serve has opened it; else nil
 	stream      *stream          // if Accept has opened the connection; else nil
@@ -67,7 +70,7 @@ type Conn struct {
 	value       any       // set by SetValue
 
 	in     *incoming     // for Serve: an incomplete message; nil if there is none
-	heard  time.Duration // when the client last sent something
+	heard  time.Duration // when the client last sent something, or when a ping was due that couldn't be sent
 	pinged time.Duration // when the last ping was sent, if the client has sent nothing since; else 0
 
 	mu     sync.Mutex  // orders the frames that are sent
@@ -125,7 +128,8 @@ func (c *Conn) closedError() error {
 // 123 bytes are sent. Nothing can be written after Close.
 //
 // On a connection opened by Serve, Close then returns. OnClose is called later, when the client has answered, or after CloseTimeout. On a
-// connection opened by Accept, Close itself waits for the answer or the timeout, and discards further messages.
+// connection opened by Accept, Close itself waits for the answer or the timeout, and discards further messages. If another goroutine reads a
+// message from a Reader, that message is discarded, too: the goroutine gets an error.
 func (c *Conn) Close(code StatusCode, reason string) error {
 	if !code.sendable() {
 		return fmt.Errorf("websocket: a close frame can't have status %d", code)
@@ -205,9 +209,22 @@ func (c *Conn) stopTimerLocked() {
 }
 
 // ended is called when a connection opened by Serve has ended, while none of its functions runs.
-func (c *Conn) ended() {
+func (c *Conn) ended(s *filo.Server) {
+	c.dropInput()
 	if tell := c.leave(errEnded); tell != nil {
-		go tell() // the caller must not wait
+		go func() { // the caller must not wait
+			defer recoverPanic("OnClose", s.Logger)
+			tell()
+		}()
+	}
+}
+
+// recoverPanic logs a panic of one of the application's functions. It is deferred where filo itself doesn't recover the panic, which would
+// end the process.
+func recoverPanic(function string, logger *slog.Logger) {
+	if value := recover(); value != nil {
+		cmp.Or(logger, slog.Default()).Error("websocket: panic in "+function, "value", fmt.Sprintf("%.1024s", fmt.Sprint(value)),
+			"stack", string(debug.Stack()))
 	}
 }
 

@@ -139,11 +139,19 @@ func (h *Hub) Close(name string, code StatusCode, reason string) error {
 	if !code.sendable() {
 		return fmt.Errorf("websocket: a close frame can't have status %d", code)
 	}
-	if t := h.topic(name); t != nil {
-		for _, c := range t.snapshot() {
+	t := h.topic(name)
+	if t == nil {
+		return nil
+	}
+	var slow sync.WaitGroup
+	for _, c := range t.snapshot() {
+		if c.busy.Load() == notBusy {
 			c.Close(code, reason)
+		} else { // waits for a slow client, so the other members must not wait for it
+			slow.Go(func() { c.Close(code, reason) })
 		}
 	}
+	slow.Wait()
 	return nil
 }
 

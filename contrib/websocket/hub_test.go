@@ -107,6 +107,39 @@ func TestHub(t *testing.T) {
 	}
 }
 
+// Close closes the connections of all members at once, even if a Write waits for one of the clients.
+func TestHubCloseWaitsForNoMember(t *testing.T) {
+	for _, m := range modes[:2] {
+		t.Run(m.name, func(t *testing.T) {
+			var hub websocket.Hub
+			opened := make(chan *websocket.Conn, 1)
+			address := m.serve(t, websocket.Options{WriteTimeout: -1, OnMessage: echo, OnOpen: func(_ *filo.Ctx, c *websocket.Conn) error {
+				opened <- c
+				return hub.Join("a", c)
+			}})
+			slow := open(t, address)
+			conn := await(t, opened, "the connection")
+			var others []*client
+			for range 8 {
+				others = append(others, open(t, address))
+				await(t, opened, "a connection")
+			}
+			var group sync.WaitGroup
+			group.Go(func() { conn.Write(websocket.Binary, make([]byte, 64<<20)) })
+			eventually(t, "the Write to wait", conn.Waits)
+			group.Go(func() { hub.Close("a", 4000, "") })
+			for _, c := range others {
+				c.wantClose(4000)
+			}
+			if !conn.Waits() {
+				t.Error("the others have waited for the slow member")
+			}
+			slow.Close()
+			group.Wait()
+		})
+	}
+}
+
 // Members of a topic get its messages in the same order, whoever sends them. A member that doesn't read is dropped, which doesn't affect
 // other members.
 func TestHubOrderAndSlowClient(t *testing.T) {

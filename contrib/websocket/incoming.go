@@ -5,16 +5,21 @@ import (
 	"time"
 )
 
-var errBadText = failure(StatusInvalidPayload, "a text isn't UTF-8")
+var (
+	errBadText = failure(StatusInvalidPayload, "a text isn't UTF-8")
+	errNoRoom  = failure(StatusTryAgainLater, "too many messages are incomplete")
+)
 
 // incoming holds the received part of an incomplete message. A connection opened by Serve has an incoming only while a message is
 // incomplete.
 type incoming struct {
 	decoder
 	text     utf8Check
+	shared   *shared       // where the bytes of data are counted
+	held     int           // how many bytes are counted there
 	data     *buffer       // the payload; nil while there is none
 	inflated *buffer       // the decompressed payload
-	since    time.Duration // when the first byte arrived
+	since    time.Duration // when the first byte arrived, or later, when this side began to read the message
 }
 
 var incomings = sync.Pool{New: func() any { return new(incoming) }}
@@ -22,7 +27,7 @@ var incomings = sync.Pool{New: func() any { return new(incoming) }}
 // reset prepares in for a message of the connection.
 func (in *incoming) reset(c *Conn) {
 	in.decoder.reset(c.deflate.on, c.options.MaxMessageBytes)
-	in.text, in.since = utf8Check{}, now()
+	in.text, in.shared, in.since = utf8Check{}, c.options, now()
 }
 
 // gather adds a piece of a message. It returns the message if that was the last piece: the message is lent until release is called.
@@ -36,6 +41,10 @@ func (in *incoming) gather(c *Conn, e event, piece []byte) (message []byte, comp
 	if complete && in.data == nil && !in.compressed {
 		return piece, true, nil
 	}
+	if !in.shared.hold(len(piece)) {
+		return nil, false, errNoRoom
+	}
+	in.held += len(piece)
 	if in.data == nil {
 		in.data = getBuffer()
 	}
@@ -75,6 +84,10 @@ func (in *incoming) release() {
 			putBuffer(*b)
 			*b = nil
 		}
+	}
+	if in.held > 0 {
+		in.shared.incomplete.Add(-int64(in.held))
+		in.held = 0
 	}
 	in.text = utf8Check{}
 	in.endMessage()

@@ -12,6 +12,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultMaxMessageBytes    = 1 << 20
+	DefaultMaxBufferedBytes   = 128 << 20
 	DefaultMaxQueuedBytes     = 256 << 10
 	DefaultReadTimeout        = 30 * time.Second
 	DefaultWriteTimeout       = 10 * time.Second
@@ -65,11 +66,15 @@ type Options struct {
 
 	// MaxMessageBytes limits the size of a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
 	MaxMessageBytes int64
+	// MaxBufferedBytes limits the bytes of incomplete messages of all connections of the Upgrader together, as received. A connection that
+	// would exceed it is closed (StatusTryAgainLater). A message that is read from a Reader doesn't count. Default 128 MB.
+	MaxBufferedBytes int64
 	// MaxQueuedBytes limits the bytes that wait for a slow client of a connection opened by Serve. Beyond the limit, Write waits, Send
 	// returns an error, and a Hub drops the client. Default 256 KB; there is always a limit.
 	MaxQueuedBytes int
 
-	// ReadTimeout limits the time from a message's first byte to its last. Default 30 s.
+	// ReadTimeout limits the time from a message's first byte to its last. The time in which the application handles the message before it
+	// doesn't count. Default 30 s.
 	ReadTimeout time.Duration
 	// WriteTimeout limits the time of a Write; when it is exceeded, the connection ends. Default 10 s.
 	WriteTimeout time.Duration
@@ -84,6 +89,7 @@ type Options struct {
 // withDefaults returns the options with their defaults set, and panics if an option is wrong.
 func (o Options) withDefaults() Options {
 	o.MaxMessageBytes = cmp.Or(o.MaxMessageBytes, DefaultMaxMessageBytes)
+	o.MaxBufferedBytes = cmp.Or(o.MaxBufferedBytes, DefaultMaxBufferedBytes)
 	o.MaxQueuedBytes = cmp.Or(o.MaxQueuedBytes, DefaultMaxQueuedBytes)
 	o.CompressionMinimum = cmp.Or(o.CompressionMinimum, DefaultCompressionMinimum)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, DefaultReadTimeout)

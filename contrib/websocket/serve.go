@@ -19,7 +19,8 @@ var pingMessage = filo.NewPreparedMessage([]byte{bitFin | opPing, 0})
 
 // opened starts a connection for Serve, in the handler of its request.
 func (c *Conn) opened(request *filo.Ctx) {
-	defer c.parked.OnClose(c.ended)
+	server := request.Server()
+	defer c.parked.OnClose(func() { c.ended(server) })
 	returned := false
 	defer func() {
 		if !returned {
@@ -56,6 +57,7 @@ func (c *Conn) serve(p *filo.ParkedConn, why filo.Wake) (err error) {
 		p.SetWait(c.nextLook())
 		return nil
 	}
+	c.dropInput()
 	if tell := c.leave(err); tell != nil {
 		tell()
 	}
@@ -126,13 +128,20 @@ func (c *Conn) fail(err error) error {
 	if !errors.As(err, &failed) || !failed.Local {
 		return err // the client has sent its close frame
 	}
-	c.in.release()
-	incomings.Put(c.in)
-	c.in = nil
+	c.dropInput()
 	if !c.sendClose(failed, failed, stateFailed) {
 		return err // this side had already sent a close frame
 	}
 	return nil
+}
+
+// dropInput discards the incomplete message, if there is one.
+func (c *Conn) dropInput() {
+	if c.in != nil {
+		c.in.release()
+		incomings.Put(c.in)
+		c.in = nil
+	}
 }
 
 // handle handles an event.
@@ -200,7 +209,7 @@ func (c *Conn) look() error {
 	return c.lookSilence(at)
 }
 
-// lookSilence pings a silent client, and ends its connection if it doesn't answer.
+// lookSilence pings a silent client, and ends its connection if it doesn't answer. If no ping can be sent now, the silence is counted anew.
 func (c *Conn) lookSilence(at time.Duration) error {
 	o := c.options
 	switch {
@@ -210,25 +219,26 @@ func (c *Conn) lookSilence(at time.Duration) error {
 			return errNoPong
 		}
 	case o.PingInterval > 0 && at >= max(c.heard, c.pinged)+o.PingInterval:
-		c.pinged = at
-		c.sendPing()
+		if c.sendPing() {
+			c.pinged = now() // later than at if the ping has waited for another goroutine's frame
+		} else {
+			c.heard = at
+		}
 	}
 	return nil
 }
 
-// sendPing sends a ping unless it would have to wait for the client. In that case other bytes are waiting to be sent, and the client shows
-// that it is alive by reading them.
-func (c *Conn) sendPing() {
+// sendPing sends a ping, and reports whether it did. On a connection opened by Serve it doesn't wait for a goroutine that sends something
+// else: the client shows that it is alive by reading that.
+func (c *Conn) sendPing() (sent bool) {
 	if c.stream != nil {
-		c.Ping()
-		return
+		return c.Ping() == nil
 	}
-	if c.mu.TryLock() {
-		defer c.mu.Unlock()
-		if c.closedError() == nil {
-			c.parked.Queue(pingMessage)
-		}
+	if !c.mu.TryLock() {
+		return false
 	}
+	defer c.mu.Unlock()
+	return c.closedError() == nil && c.parked.Queue(pingMessage) == nil
 }
 
 // nextLook returns when to check the connection if nothing arrives.

@@ -50,7 +50,7 @@ func (c *Conn) Read() (kind MessageType, message []byte, err error) {
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if err := s.skipRest(); err != nil {
+	if err := s.begin(); err != nil {
 		return 0, nil, err
 	}
 	for {
@@ -75,6 +75,14 @@ func (s *stream) endMessage() {
 	s.in.release()
 	s.in.since = now()
 	s.message = nil
+}
+
+// begin begins to read a message. If the message has already begun to arrive, its ReadTimeout counts from now, since the client may have been
+// waiting for the application.
+func (s *stream) begin() error {
+	err := s.skipRest()
+	s.in.since = now()
+	return err
 }
 
 // skipRest discards the rest of a message that Reader has begun. Even the rest of a compressed message is decompressed, since later messages
@@ -121,11 +129,11 @@ func (s *stream) next() (event, []byte, error) {
 // fail ends the connection. If the client has caused the error, fail first gives it time to read the close frame.
 func (s *stream) fail(err error) error {
 	c := s.conn
+	s.in.release()
 	if failed, ok := errors.AsType[*CloseError](err); ok && failed.Local && c.sendClose(failed, failed, stateFailed) {
 		s.linger()
 	}
 	c.over(err)
-	s.in.release()
 	s.err = c.cause // the cause doesn't change any more
 	return s.err
 }
@@ -196,10 +204,15 @@ func (s *stream) setDeadline() {
 	}
 }
 
-// awaitClose reads until the client has answered a close frame. If the client doesn't answer, a timer closes the connection.
+// awaitClose reads until the client has answered a close frame. If the client doesn't answer, a timer closes the connection. The rest of the
+// current message is discarded, so its reader must fail: it belongs to another goroutine, which would take that for the message's end.
 func (s *stream) awaitClose() error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
+	if m := s.message; m != nil {
+		m.piece, m.failed = nil, s.conn.closedError()
+		s.message = nil
+	}
 	for s.err == nil {
 		s.next()
 	}
@@ -219,7 +232,7 @@ func (c *Conn) Reader() (MessageType, io.Reader, error) {
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	if err := s.skipRest(); err != nil {
+	if err := s.begin(); err != nil {
 		return 0, nil, err
 	}
 	e, piece, err := s.next()

@@ -86,6 +86,50 @@ func answerPings(c *client, n int) error {
 	return c.check(fin|ping, "")
 }
 
+// A client need only answer a ping that was sent. While another goroutine sends on the connection, no ping can be sent.
+func TestPingNotSent(t *testing.T) {
+	const hour = time.Hour
+	for _, m := range modes[:2] {
+		looked := make(chan error, 3)
+		address := m.serve(t, websocket.Options{PingInterval: hour, PongTimeout: hour,
+			OnMessage: func(c *websocket.Conn, _ websocket.MessageType, _ []byte) error {
+				at := websocket.Now()
+				release := c.Hold()
+				looked <- c.LookSilence(at + hour)
+				looked <- c.LookSilence(at + 2*hour)
+				release()
+				looked <- c.LookSilence(at + 3*hour)
+				return nil
+			}})
+		c := open(t, address)
+		c.send(frame(fin|text, ""))
+		for range cap(looked) {
+			if err := await(t, looked, "a look"); err != nil {
+				t.Fatalf("%s: got %v", m.name, err)
+			}
+		}
+		c.want(fin|ping, "")
+	}
+}
+
+// If a connection opened by Accept can't send its ping at once, PongTimeout begins when the ping was sent.
+func TestPingSentLate(t *testing.T) {
+	acceptOne(t, websocket.Options{PingInterval: 1}, func(c *websocket.Conn) error {
+		release := c.Hold()
+		released := make(chan time.Duration, 1)
+		at := websocket.Now()
+		go func() {
+			released <- websocket.Now()
+			release()
+		}()
+		err := c.LookSilence(at)
+		if pinged := c.Pinged(); err != nil || pinged < <-released {
+			t.Errorf("pinged at %v, before another goroutine let it be sent; %v", pinged, err)
+		}
+		return nil
+	}, func(c *client) { c.want(fin|ping, "") })
+}
+
 // Without PongTimeout a client gets pings, but needn't answer them.
 func TestPingsOnly(t *testing.T) {
 	options := websocket.Options{PingInterval: 10 * time.Millisecond, PongTimeout: -1}

@@ -1,20 +1,38 @@
 package websocket
 
 import (
+	"sync/atomic"
+
 	"github.com/filohttp/filo"
 )
 
 // Upgrader accepts WebSockets with given options. Many requests may use it at once.
 type Upgrader struct {
-	options Options
+	options shared
 	origins originCheck
 	open    openConns // connections opened by Accept
+}
+
+// shared is what the connections of an Upgrader have in common.
+type shared struct {
+	Options                 // immutable
+	_          [64]byte     // so that writes to buffered don't slow down readers of the options
+	incomplete atomic.Int64 // the bytes of incomplete messages
+}
+
+// hold counts further bytes of an incomplete message. If MaxBufferedBytes has no room for them, it counts nothing, and reports false.
+func (s *shared) hold(n int) bool {
+	if held := s.incomplete.Add(int64(n)); s.MaxBufferedBytes >= 0 && held > s.MaxBufferedBytes {
+		s.incomplete.Add(-int64(n))
+		return false
+	}
+	return true
 }
 
 // New makes an Upgrader. It panics if an option is invalid.
 func New(options ...Options) *Upgrader {
 	o := one(options)
-	return &Upgrader{options: o.withDefaults(), origins: newOriginCheck(o.Origins)}
+	return &Upgrader{options: shared{Options: o.withDefaults()}, origins: newOriginCheck(o.Origins)}
 }
 
 // one returns the options that were passed to New, or the zero value if there are none. It panics if there are two.

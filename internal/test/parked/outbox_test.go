@@ -18,8 +18,8 @@ import (
 	"github.com/filohttp/filo/internal/filotest"
 )
 
-// parkedServer returns a server that parks each connection, with ParkStream for "/stream", and sends it to parked. The connection's function
-// discards the input. It aborts the connection when the client ends its side, and returns io.EOF when the client sends "end".
+// parkedServer returns a server that parks each connection, with ParkStream for "/stream" and after a switch of protocols for "/switched", and
+// sends it to parked. The connection's function discards the input. It aborts the connection when the client ends its side, and returns io.EOF when the client sends "end".
 func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 	return func() *filo.Server {
 		return &filo.Server{Logger: filotest.Quiet, Handler: func(c *filo.Ctx) error {
@@ -39,10 +39,13 @@ func parkedServer(parked chan<- *filo.ParkedConn) func() *filo.Server {
 			}
 			var p *filo.ParkedConn
 			var err error
-			if c.Path() == "/stream" {
+			switch c.Path() {
+			case "/stream":
 				c.Response.Header.Set("X-Field", "kept")
 				p, err = c.ParkStream(serve)
-			} else {
+			case "/switched":
+				p, err = c.Park("frames", serve)
+			default:
 				p, err = c.Park("", serve)
 			}
 			if err == nil {

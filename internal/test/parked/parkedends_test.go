@@ -43,7 +43,7 @@ func endsPark(t *testing.T, path string, config func() *filo.Server, parked <-ch
 				t.Fatal(err)
 			}
 		}
-		c.Get(path)
+		c.Send("GET " + path + " HTTP/1.1\r\nHost: filo.test\r\nConnection: upgrade\r\nUpgrade: frames\r\n\r\n")
 		test(t, s, c, filotest.Recv(t, parked, "the connection to be parked"))
 	})
 }
@@ -170,17 +170,28 @@ func TestEndOutlivesNoWrite(t *testing.T) {
 	})
 }
 
-// If only a part of a chunk has been sent, the server sends nothing more, because the client would take it for the rest of the chunk.
-func TestNothingBehindAPartOfAChunk(t *testing.T) {
+// If only a part of a chunk has been sent, the server sends nothing more, because the client would take it for the rest of the chunk. The
+// same holds for a part of a Write in another protocol, to which the connection has switched.
+func TestNothingBehindAPartOfAFrame(t *testing.T) {
+	for _, path := range []string{"/stream", "/switched"} {
+		testNothingBehindAPart(t, path, path == "/stream")
+	}
+}
+
+func testNothingBehindAPart(t *testing.T, path string, chunked bool) {
 	parked := make(chan *filo.ParkedConn, 1)
-	endsPark(t, "/stream", parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
+	endsPark(t, path, parkedServer(parked), parked, func(t *testing.T, s *filotest.Server, c *filotest.Client, p *filo.ParkedConn) {
 		result := endsWrite(p)
-		body := readHead(c).Body
+		head := readHead(c)
+		body := io.Reader(c.Reader)
+		if chunked {
+			body = head.Body
+		}
 		if _, err := io.ReadFull(body, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		p.SetWriteDeadline(time.Now())
-		if got := filotest.Recv(t, result, "the write to end"); got.n != 0 || !errors.Is(got.err, os.ErrDeadlineExceeded) {
+		if got := filotest.Recv(t, result, "the write to end"); chunked && got.n != 0 || !errors.Is(got.err, os.ErrDeadlineExceeded) {
 			t.Errorf("the write returned %d, %v", got.n, got.err)
 		}
 		p.SetWriteDeadline(time.Time{})
@@ -192,7 +203,7 @@ func TestNothingBehindAPartOfAChunk(t *testing.T) {
 		}
 		p.End()
 		got, err := io.ReadAll(body)
-		if other := bytes.TrimLeft(got, "y"); len(other) > 0 || len(got) >= endsSize || err == nil {
+		if other := bytes.TrimLeft(got, "y"); len(other) > 0 || len(got) >= endsSize || chunked && err == nil {
 			t.Errorf("the client got %d bytes, then %.60q, %v", len(got)-len(other), other, err)
 		}
 	})
