@@ -386,11 +386,11 @@ func (s *http2Exchange) head(ctx *Ctx, length int64) {
 		length = noLength
 	}
 	a := s.answerHead(r, length)
-	bare := ctx.stream.discard && ctx.returned // a handler that still runs keeps its stream, even if its answer has no content
-	if bare {
+	bare := ctx.stream.discard
+	if bare && ctx.returned {
 		s.yieldPlaceEarly()
 	}
-	s.Begin(&a, bare)
+	s.Begin(&a, bare, ctx.returned)
 }
 
 // data implements wire.

@@ -28,7 +28,7 @@ var decisions = []struct {
 		"http2Exchange.endHandler", "parkedOwner.Serve", // for a stream: endHandler when its handler returns, later Serve when the stream is woken
 	}},
 	{"what the driver means to the protocol", []string{"keepsWorker"}, []string{
-		"conn.queueUp", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",
+		"conn.queueUp", "conn.takeHTTP2Away", "conn.lacksBody", "conn.receive", "conn.idleSince", "conn.settle",
 	}},
 	{"how an answer of HTTP/1 begins", []string{"appendHead"}, []string{"conn.render", "conn.head", "Ctx.ParkStream"}},
 	{"how a refusal is written", []string{"appendRefusal"}, []string{

@@ -92,7 +92,7 @@ func (c *steppedConn) park() *StreamConn {
 	s, out := c.request(false), new(outbox.Outbox)
 	out.Open(servedOwner{make(chan struct{}, 2)}, (*StreamConn)(s), nil, false)
 	out.OnStream()
-	s.Begin(emptyAnswer(), false)
+	s.Begin(emptyAnswer(), false, false)
 	if err := s.Park(out); err != nil {
 		c.t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func (c *steppedConn) park() *StreamConn {
 
 func (c *steppedConn) tunnel() *Tunnel {
 	s := c.request(false)
-	s.Begin(emptyAnswer(), false)
+	s.Begin(emptyAnswer(), false, false)
 	tunnel, err := s.Take()
 	if err != nil {
 		c.t.Fatal(err)
@@ -157,12 +157,12 @@ func TestEachStep(t *testing.T) {
 		},
 		"a streamed answer": func(c *steppedConn) {
 			s := c.request(false)
-			s.Begin(emptyAnswer(), false)
+			s.Begin(emptyAnswer(), false, false)
 			s.Finish(nil)
 		},
 		"a streamed answer that the client gives up": func(c *steppedConn) {
 			s := c.request(false)
-			s.Begin(emptyAnswer(), false)
+			s.Begin(emptyAnswer(), false, false)
 			c.reset(s)
 		},
 		"a request that the client gives up": func(c *steppedConn) { c.reset(c.request(false)) },

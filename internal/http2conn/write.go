@@ -23,8 +23,9 @@ type Writing struct {
 	Apart bool
 }
 
-// Begin queues the head of a streamed answer. bare says that the handler has returned, and that no content follows.
-func (s *Stream) Begin(a *Answer, bare bool) {
+// Begin queues the head of a streamed answer. bare says that no content follows, and returned that the handler has returned. The client of a
+// bare answer needn't wait for a handler that hasn't.
+func (s *Stream) Begin(a *Answer, bare, returned bool) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,7 +33,7 @@ func (s *Stream) Begin(a *Answer, bare bool) {
 		return
 	}
 	whole := bare && s.hasEndedLocked() // if the request hasn't ended, a BodyReader may still need the stream
-	if whole {
+	if whole && returned {
 		s.returnedLocked()
 	}
 	h.queue = s.appendHead(h.queue, nil, a, whole)
