@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/filohttp/filo/internal/admit"
@@ -44,6 +46,7 @@ type carried struct {
 	joined    bool          // a shutdown waits for the request; set by detach or before the handler runs
 	streams   bool          // a body of unknown length is being sent
 	nests     bool          // the request came over a connection of filo's own: see nested
+	reads     atomic.Bool   // the handler is in readBody
 	switches  bool          // a 101 must be sent when the connection is taken over
 }
 
@@ -312,7 +315,7 @@ func (c *carried) render(ctx *Ctx) {
 func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 	r := &ctx.Response
 	head := hooks.Head{Status: r.status, Length: length, Streams: streams}
-	head.Close = ctx.Request.framing.Close || r.wantsClose() || r.tunnels() || !c.isPart && c.server.life.EndsConns()
+	head.Close = ctx.Request.framing.Close || r.wantsClose() || c.endsWithAnswer() && r.tunnels() || !c.isPart && c.server.life.EndsConns()
 	head.Fields = c.server.finalFields(&r.Header.list)
 	if ctx.mayTrail(streams) {
 		head.Trailer = &r.Trailer.list
@@ -324,6 +327,9 @@ func (c *carried) writeHead(ctx *Ctx, length int64, streams bool) {
 func (c *Ctx) mayTrail(streams bool) bool {
 	return c.Request.line.Minor > 0 && (streams || c.Request.major > 1 && !c.Request.isHead() && http1.BodyAllowed(c.Response.status))
 }
+
+// endsWithAnswer reports whether the end of an answer without a length is the end of the connection, which carries one request at a time.
+func (c *carried) endsWithAnswer() bool { return c.transport.Major() == 1 }
 
 func (c *carried) write(p []byte) error {
 	if _, err := c.transport.Write(p); err != nil {
@@ -409,6 +415,10 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		return 0, nil
 	case b.isTooLarge():
 		return 0, b.fail(errTooLarge)
+	}
+	c.reads.Store(true) // before the look at the time-out, which either has answered already or will find that the handler reads
+	defer c.reads.Store(false)
+	switch {
 	case c.scratch.ctx.timedOut():
 		return 0, b.fail(ErrHandlerTimeout)
 	case !c.scratch.mayRun():
@@ -416,8 +426,13 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 	case !b.chunked:
 		p = p[:min(int64(len(p)), b.remaining)]
 	}
+	if err := c.expected(b); err != nil {
+		return 0, b.fail(err)
+	}
 	n, err := c.receiveBody(p)
 	switch {
+	case n == 0 && err != nil && err != io.EOF && c.scratch.ctx.timedOut():
+		return 0, b.fail(ErrHandlerTimeout)
 	case err == errSlowBody:
 	case n > 0:
 		if err := b.took(n); err != nil {
@@ -439,6 +454,23 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 		c.server.counts.timeouts.body.Add(1)
 	}
 	return 0, b.fail(bodyError(err))
+}
+
+// expected sends the 100 (Continue) for which the client may wait.
+func (c *carried) expected(b *body) error {
+	ctx := c.scratch.ctx
+	if !b.expect {
+		return nil
+	}
+	if err := ctx.holdAnswer(); err != nil {
+		return err
+	}
+	defer ctx.releaseAnswer()
+	b.expect = false
+	if b.received > 0 || ctx.stream.sent {
+		return nil
+	}
+	return c.inform(100, new(Header))
 }
 
 // receiveBody reads a part of the body. The error is errSlowBody if CutBody has ended the read because the client was silent.
@@ -466,14 +498,52 @@ func (c *carried) CutBody(room *budget.Room) bool {
 	cut := make(chan struct{})
 	c.cut = cut
 	c.server.bodies.Pass(room)
-	logger := c.server.logger()
+	transport := c.guarded()
 	go func() {
 		defer close(cut)
-		if panicked, _ := protect(func() error { return c.transport.SetReadDeadline(clock.Past) }); panicked != nil {
-			logPanic(logger, "panic in SetReadDeadline", panicked.Value, panicked.Stack)
-		}
+		transport.SetReadDeadline(clock.Past)
 	}()
 	return true
+}
+
+// guardedTransport is the Transport for goroutines of the server's own. A Transport may call the program's code, such as a ResponseWriter of
+// middleware. A panic there would end the process. So it is logged, and becomes an error.
+type guardedTransport struct {
+	hooks.Transport
+	logger *slog.Logger
+}
+
+func (c *carried) guarded() guardedTransport { return guardedTransport{c.transport, c.server.logger()} }
+
+func (t guardedTransport) guard(f func() error) error {
+	panicked, err := protect(f)
+	if panicked == nil {
+		return err
+	}
+	logPanic(t.logger, "panic in another server's transport", panicked.Value, panicked.Stack)
+	return panicked
+}
+
+// Write implements hooks.Transport.
+func (t guardedTransport) Write(p []byte) (n int, err error) {
+	err = t.guard(func() (err error) {
+		n, err = t.Transport.Write(p)
+		return err
+	})
+	return n, err
+}
+
+// Flush implements hooks.Transport.
+func (t guardedTransport) Flush() error { return t.guard(t.Transport.Flush) }
+
+// SetReadDeadline implements hooks.Transport.
+func (t guardedTransport) SetReadDeadline(at time.Time) error {
+	return t.guard(func() error { return t.Transport.SetReadDeadline(at) })
+}
+
+// SetWriteDeadline implements hooks.Transport.
+func (t guardedTransport) SetWriteDeadline(at time.Time) error {
+	return t.guard(func() error { return t.Transport.SetWriteDeadline(at) })
 }
 
 // lendBody implements wire.
@@ -589,17 +659,28 @@ func (c *carried) endStream(trailer *Header) {
 	})
 }
 
-// answerApart implements wire.
+// answerApart implements wire. It also ends the handler's wait for its body, if the other server can do that.
 func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	body := refusalText(e)
-	c.transport.WriteHead(hooks.Head{Status: e.Status, Length: int64(len(body)), Close: true, Fields: c.server.finalFields(fields)})
+	length := int64(len(body))
 	if head {
-		return 0, c.transport.Flush()
+		body = ""
 	}
-	if _, err := c.transport.Write([]byte(body)); err != nil {
-		return int64(len(body)), err
+	guarded := c.guarded()
+	err = guarded.guard(func() error {
+		t := c.transport
+		t.WriteHead(hooks.Head{Status: e.Status, Length: length, Close: c.endsWithAnswer(), Fields: c.server.finalFields(fields)})
+		if !head {
+			if _, err := t.Write([]byte(body)); err != nil {
+				return err
+			}
+		}
+		return t.Flush()
+	})
+	if c.reads.Load() && c.transport.MayInterrupt() {
+		guarded.SetReadDeadline(clock.Past)
 	}
-	return int64(len(body)), c.transport.Flush()
+	return int64(len(body)), err
 }
 
 // prepareHijack implements wire.
@@ -740,7 +821,7 @@ func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *
 	if err != nil {
 		return nil, err
 	}
-	ctx.Response.close = ctx.Response.close || !nests
+	ctx.Response.close = ctx.Response.close || !nests && c.endsWithAnswer()
 	c.writeHead(ctx, noLength, true)
 	c.count(ctx.Response.status)
 	if nests {
@@ -756,7 +837,7 @@ func (c *carried) parkStream(ctx *Ctx, serve func(*ParkedConn, Wake) error) (p *
 		c.failed = true
 		return nil, err
 	}
-	return c.adopt(ctx, answerconn.New(c.transport), serve, false)
+	return c.adopt(ctx, answerconn.New(c.guarded()), serve, false)
 }
 
 // taken records that the connection was parked, unless that has failed.

@@ -122,6 +122,7 @@ func init() {
 	hooks.Carry = (*Server).carry
 	hooks.Serve = (*Server).serveCarried
 	hooks.Configure = (*Server).configure
+	hooks.Base = func(s *Server) context.Context { return s.life.Base }
 	hooks.HTTP3 = func(s *Server) *hooks.HTTP3Counts { return &s.http3 }
 	hooks.TakeBody = (*Ctx).duplex
 	hooks.WholeBody = (*Ctx).wholeBody

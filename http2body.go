@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/hooks"
@@ -154,6 +155,8 @@ func (s *http2Exchange) overrunBody() bool { return s.OverrunBody() }
 // http2Duplex reads a request's body concurrently with the handler, for package adaptor and DuplexReader: see hooks.Duplex.
 type http2Duplex struct {
 	http2conn.BodyReader
+	stream *http2conn.Stream
+	server *Server
 
 	mu       sync.Mutex // one Read at a time
 	limit    bodyLimit
@@ -183,6 +186,12 @@ func (d *http2Duplex) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
+// SetReadDeadline is Ctx.SetReadDeadline for this reader alone: see DuplexReader.
+func (d *http2Duplex) SetReadDeadline(t time.Time) error {
+	d.stream.SetReadDeadline(d.server.clock.At(t))
+	return nil
+}
+
 // Trailer implements hooks.Duplex.
 func (d *http2Duplex) Trailer() iter.Seq2[[]byte, []byte] {
 	if trailer := d.BodyReader.Trailer(); trailer != nil {
@@ -199,7 +208,7 @@ func (c *Ctx) duplex() (hooks.Duplex, bool) {
 	if !ok || s.Extended || b.err != nil || b.received > 0 || b.wholeRead || b.formRead || c.Request.replaced != nil || s.leave() != nil {
 		return nil, false
 	}
-	d := &http2Duplex{BodyReader: s.Lend(b.expect), limit: b.limit}
+	d := &http2Duplex{BodyReader: s.Lend(b.expect), stream: s.Stream, server: s.server, limit: b.limit}
 	if b.isTooLarge() {
 		d.err = errTooLarge
 	}
@@ -213,7 +222,8 @@ var errBodyLent = errors.New("filo: the body is read by the reader that has take
 // DuplexReader returns a reader of the body for protocols in which client and server send at the same time, such as gRPC. Any goroutine may
 // use the reader, one at a time, while the handler, or another goroutine that has the Ctx, sends the answer with Ctx.Stream. The reader
 // fails with the errors of BodyReader, and after the handler has returned. Ctx.SetReadDeadline applies to the reader, even to a Read that
-// is waiting. Once DuplexReader has returned it, reads by Body, BodyReader and the like fail.
+// is waiting. The reader also has a method SetReadDeadline(time.Time) error, which any goroutine may call, even while another one uses the
+// Ctx. Once DuplexReader has returned it, reads by Body, BodyReader and the like fail.
 //
 // If ok is false, nothing has changed. DuplexReader returns false over HTTP/1.1, where only the handler can read; if a part of the body was
 // read before; after SetBodyReader; and if the request needs a worker's place but none is free.

@@ -175,8 +175,8 @@ func (s *Server) lastReadTime(state waitState, waited time.Duration) time.Durati
 }
 
 // SetKeepAlivesEnabled, called with false, tells clients to open new connections. Called with true, it lets them reuse connections again.
-// While keep-alives are off, each answer says Connection: close and is its connection's last one. A connection of HTTP/2 accepts no new
-// requests (GOAWAY) once it has had one. The server goes on accepting, and idle connections stay open until their next request, so nothing
+// While keep-alives are off, each answer says Connection: close and is its connection's last one. Connections of HTTP/2 and HTTP/3 accept no new
+// requests (GOAWAY) once they have had one. The server goes on accepting, and idle connections stay open until their next request, so nothing
 // is lost.
 //
 // Call it some time before Shutdown, so that clients leave by themselves. The Drain and DrainContext of package health do this. Unlike

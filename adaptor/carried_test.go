@@ -885,3 +885,80 @@ func (settingCodec) Render(w io.Writer, _ string, _ any) error {
 	_, err := io.WriteString(w, "of the codec")
 	return err
 }
+
+// A ResponseWriter whose Write panics on a goroutine of the server's own doesn't end the process: neither at a time-out's answer nor at a message
+// to a parked connection. The panic is logged.
+func TestPanicsBesideHandler(t *testing.T) {
+	for _, path := range []string{"/timeout", "/park"} {
+		log := &panicLog{logged: make(chan struct{})}
+		s := &filo.Server{Logger: slog.New(slog.NewTextHandler(log, nil)), Handler: func(c *filo.Ctx) error {
+			if c.Path() == "/timeout" {
+				c.SetTimeout(time.Nanosecond, nil)
+				<-log.logged // not the end of the context, after which the methods of the Ctx may send the answer on this goroutine
+				return nil
+			}
+			p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+			if err != nil {
+				return err
+			}
+			return p.Queue(filo.NewPreparedMessage([]byte("x")))
+		}}
+		func() {
+			defer func() {
+				if got := recover(); got != http.ErrAbortHandler {
+					t.Errorf("%s: the other server got %v", path, got)
+				}
+			}()
+			adaptor.ToHTTPServer(s).ServeHTTP(panickingWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", path, nil))
+		}()
+		<-log.logged
+	}
+}
+
+// panickingWriter is a ResponseWriter of the program, whose Write panics.
+type panickingWriter struct{ *httptest.ResponseRecorder }
+
+func (panickingWriter) Write([]byte) (int, error) { panic("broken") }
+
+// panicLog closes logged when a panic outside of a handler is logged.
+type panicLog struct {
+	once   sync.Once
+	logged chan struct{}
+}
+
+// Write implements io.Writer.
+func (l *panicLog) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("panic in another server's transport")) {
+		l.once.Do(func() { close(l.logged) })
+	}
+	return len(p), nil
+}
+
+// The answer of a handler's time-out ends the handler's wait for the request's body.
+func TestCarriedTimeoutEndsRead(t *testing.T) {
+	read := make(chan error, 1)
+	s := &filo.Server{Logger: quiet, Handler: func(c *filo.Ctx) error {
+		c.SetTimeout(20*time.Millisecond, nil)
+		_, err := io.Copy(io.Discard, c.BodyReader())
+		read <- err
+		return err
+	}}
+	server := httptest.NewServer(adaptor.ToHTTPServer(s))
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Minute))
+	io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\npart")
+	if answer, err := io.ReadAll(conn); err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 503 ")) {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if err := <-read; !errors.Is(err, filo.ErrHandlerTimeout) {
+		t.Errorf("the read ended with %v", err)
+	}
+	if got := s.Stats().Timeouts; got != (filo.Timeouts{Handler: 1}) {
+		t.Errorf("the time-outs are %+v", got)
+	}
+}

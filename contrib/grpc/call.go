@@ -50,6 +50,7 @@ type call struct {
 	flushed  time.Time
 	gathered *bufio.Writer
 	timer    *time.Timer // calls flushGathered; nil until needed; guarded by mu
+	broken   bool        // flushGathered has panicked, so messages are lost; guarded by mu
 	// answers says that the handler has received all messages that have arrived, so the client probably waits for the handler's next message.
 	answers atomic.Bool
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -545,6 +546,24 @@ func TestReceivesWhileTheClientTakesNothing(t *testing.T) {
 				t.Errorf("after %d messages: %v", n, err)
 			}
 			return
+		}
+	}
+}
+
+// The greatest MaxRecvMsgSize takes messages of each kind: compressed or not, unary or streamed.
+func TestGreatestLimit(t *testing.T) {
+	c := serve(t, service{unary: echo, duplex: echoStream}, grpcfilo.Options{MaxRecvMsgSize: math.MaxInt})
+	for _, options := range [][]grpc.CallOption{nil, {grpc.UseCompressor(gzip.Name)}} {
+		if got, err := c.UnaryCall(within(t), &testpb.SimpleRequest{Payload: payload("hello")}, options...); err != nil || string(got.Payload.GetBody()) != "hello" {
+			t.Errorf("a unary call: %v, %v", got, err)
+		}
+		s, err := c.FullDuplexCall(within(t), options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Send(&testpb.StreamingOutputCallRequest{Payload: payload("hello")})
+		if got, err := s.Recv(); err != nil || string(got.Payload.GetBody()) != "hello" {
+			t.Errorf("a stream: %v, %v", got, err)
 		}
 	}
 }

@@ -37,8 +37,9 @@
 //
 // # Time
 //
-// The context's deadline is the one that the client requests. A call without a deadline may take any time, and its client may be silent:
-// HTTP2Options.PingInterval finds clients that have vanished. If a client reads nothing of a response for WriteTimeout, the call is aborted.
+// The context's deadline is the one that the client requests. A call without a deadline may take any time, and its client may be silent between
+// messages: HTTP2Options.PingInterval finds clients that have vanished. Within a message, the client may take Server.ReadTimeout for each
+// 32 KB. If a client reads nothing of a response for WriteTimeout, the call is aborted.
 // Don't use middleware.Timeout or Ctx.SetTimeout for methods, since they don't respond with a gRPC status. Shutdown waits for running calls, as
 // GracefulStop does. A stream that doesn't end by itself must end when Ctx.ShuttingDown or filo.Server.RegisterOnShutdown signals the shutdown.
 // When the time for the shutdown has passed, the contexts of all calls end, and clients get UNAVAILABLE.
@@ -46,7 +47,9 @@
 // # gRPC-Web
 //
 // Browsers call the same routes with gRPC-Web, in its binary or its text format, over HTTP/2 or HTTP/1.1. Pages of other origins need
-// middleware.CORS. Over HTTP/1.1 a method can't send while it waits for a message from the client.
+// middleware.CORS. Over HTTP/1.1 and HTTP/3, and in the text format, a method can't send or return while it waits for a message from the
+// client, and the client may be silent for Server.ReadTimeout at most. The same applies to calls that another server, such as net/http's,
+// has received.
 //
 // # Middleware that changes bodies
 //

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -171,7 +172,7 @@ func encode(c codec, v any, compressor encoding.Compressor, limit int) (m messag
 			return m, status.Errorf(codes.Internal, "grpc: error while compressing: %v", err)
 		}
 	}
-	if size := m.wire.Len(); size > min(limit, math.MaxUint32) {
+	if size := m.wire.Len(); int64(size) > min(int64(limit), math.MaxUint32) {
 		m.free()
 		return m, status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d vs. %d)", size, limit)
 	}
@@ -197,6 +198,13 @@ func (m *message) appendPrefix(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(append(b, m.flags), uint32(m.wireSize()))
 }
 
+// deadlineReader is a reader of a streamed body.
+type deadlineReader interface {
+	io.Reader
+	// SetReadDeadline sets a deadline for the reader's later reads, in place of the server's limits for bodies.
+	SetReadDeadline(until time.Time) error
+}
+
 // receiver reads the messages of a request.
 type receiver struct {
 	source       io.Reader     // &whole or ahead; nil before the first read
@@ -207,6 +215,32 @@ type receiver struct {
 	plain        bool // the codec is grpc-go's own codec for protobuf
 	limit        int  // the maximum size of a message, on the wire and decompressed
 	received     bool
+
+	from     deadlineReader // ahead reads from it; nil if the body isn't streamed
+	until    time.Time      // when the call must have received everything
+	patience time.Duration  // how long the client may take for a piece of a message
+	mayIdle  bool           // between messages the client may be silent until the time until
+	hurries  bool           // the deadline of from is that of a piece
+}
+
+// await sets the deadline for the next n bytes, unless they have arrived already. These bytes either begin a message or are a piece of one.
+func (r *receiver) await(n int, begins bool) error {
+	if r.ahead == nil || r.ahead.Buffered() >= n {
+		return nil
+	}
+	if begins && r.mayIdle {
+		if !r.hurries {
+			return nil
+		}
+		r.hurries = false
+		return r.from.SetReadDeadline(r.until)
+	}
+	r.hurries = true
+	until := time.Now().Add(r.patience)
+	if r.until.Before(until) {
+		until = r.until
+	}
+	return r.from.SetReadDeadline(until)
 }
 
 // take returns the next n bytes, which are valid until the next call. If the body is streamed, n is at most readAhead.
@@ -230,6 +264,9 @@ func (r *receiver) take(n int) (b []byte, err error) {
 
 // receive reads the next message, which the caller must free. The error is io.EOF at the end of the request.
 func (r *receiver) receive() (m message, err error) {
+	if err := r.await(prefixSize, true); err != nil {
+		return m, err
+	}
 	prefix, err := r.take(prefixSize)
 	if err != nil {
 		return m, cutOff(err)
@@ -247,7 +284,7 @@ func (r *receiver) receive() (m message, err error) {
 			return m, err
 		}
 	}
-	if m.data, err = readPieces(r.source, int(size)); err != nil {
+	if m.data, err = r.readPieces(int(size)); err != nil {
 		return m, err
 	}
 	m.wire = m.data
@@ -264,12 +301,15 @@ func (r *receiver) receive() (m message, err error) {
 // receivePlain receives an uncompressed message. It doesn't copy the message if it is small or the whole body is in memory. It reports false, and
 // reads nothing, if the message is empty or large.
 func (r *receiver) receivePlain(m *message, size int) (ok bool, err error) {
-	switch {
-	case size > 0 && (r.ahead == nil || size <= readAhead):
+	if size == 0 || r.ahead != nil && size > pieceSize {
+		return false, nil
+	}
+	if err := r.await(size, false); err != nil {
+		return false, err
+	}
+	if r.ahead == nil || size <= readAhead {
 		m.plain, err = r.take(size)
 		return true, cutOffWithin(err)
-	case size == 0 || size > pieceSize:
-		return false, nil
 	}
 	f := newFrame(size)
 	if _, err := io.ReadFull(r.source, (*f)[prefixSize:]); err != nil {
@@ -334,11 +374,14 @@ func acceptedEncodings() string {
 }
 
 // readPieces reads size bytes, and allocates memory in pieces as the bytes arrive.
-func readPieces(r io.Reader, size int) (data mem.BufferSlice, err error) {
+func (r *receiver) readPieces(size int) (data mem.BufferSlice, err error) {
 	for size > 0 {
 		buffer := newBuffer(min(size, pieceSize))
 		data = append(data, buffer)
-		n, err := io.ReadFull(r, buffer.ReadOnlyData())
+		n := 0
+		if err = r.await(buffer.Len(), false); err == nil {
+			n, err = io.ReadFull(r.source, buffer.ReadOnlyData())
+		}
 		if size -= n; err != nil {
 			data.Free()
 			return nil, cutOffWithin(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -383,6 +384,54 @@ func TestSilentStream(t *testing.T) {
 	pong()
 	s.CloseSend()
 	if _, err := s.Recv(); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// fragile is a layer around answers that panics at a Write during which the handler doesn't send.
+type fragile struct {
+	io.Writer
+	sends, panicked *atomic.Bool
+}
+
+func (f fragile) Write(p []byte) (int, error) {
+	if !f.sends.Load() && f.panicked.CompareAndSwap(false, true) {
+		panic("broken")
+	}
+	return f.Writer.Write(p)
+}
+
+func (fragile) Close() error { return nil }
+
+// If a layer of middleware panics while gathered messages are sent, only the call fails.
+func TestGatheredPanic(t *testing.T) {
+	var sends, panicked atomic.Bool
+	sends.Store(true)
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{output: func(_ *testpb.StreamingOutputCallRequest, s testpb.TestService_StreamingOutputCallServer) error {
+		for !panicked.Load() && s.Context().Err() == nil {
+			s.Send(&testpb.StreamingOutputCallResponse{})
+			s.Send(&testpb.StreamingOutputCallResponse{}) // soon after the first message, so it is gathered
+			sends.Store(false)
+			time.Sleep(time.Millisecond)
+			sends.Store(true)
+		}
+		if err := s.Send(&testpb.StreamingOutputCallResponse{}); status.Code(err) != codes.Internal {
+			t.Errorf("after the panic Send returns %v", err)
+		}
+		return nil
+	}})
+	r := router.New()
+	g.Mount(r)
+	address := start(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		c.Response.WrapBody(func(_ *filo.Ctx, body io.Writer, _ int64) io.WriteCloser { return fragile{body, &sends, &panicked} })
+		return r.Serve(c)
+	}}, grpcfilo.New())
+	s, err := testpb.NewTestServiceClient(connect(t, address)).StreamingOutputCall(within(t), &testpb.StreamingOutputCallRequest{})
+	for err == nil {
+		_, err = s.Recv()
+	}
+	if status.Code(err) != codes.Internal {
 		t.Error(err)
 	}
 }

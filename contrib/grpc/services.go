@@ -23,13 +23,17 @@ type Options struct {
 	StatsHandlers []stats.Handler
 	// MaxRecvMsgSize and MaxSendMsgSize limit the size of a message in bytes. MaxRecvMsgSize applies before and after a message is
 	// decompressed. A call with a larger message ends with RESOURCE_EXHAUSTED. Defaults as in grpc-go: 4 MB, and 2 GB less one byte.
-	// MaxRecvMsgSize replaces filo.Server.MaxBodyBytes for calls.
+	// MaxRecvMsgSize replaces filo.Server.MaxBodyBytes for calls. It is at most 4 GB less one byte, and 1 GB on 32-bit systems.
 	MaxRecvMsgSize, MaxSendMsgSize int
 	// DisableWeb refuses gRPC-Web.
 	DisableWeb bool
 }
 
-const defaultMaxRecvMsgSize = 4 << 20
+const (
+	defaultMaxRecvMsgSize = 4 << 20
+	// greatestMaxRecvMsgSize is what a prefix can announce. It leaves room for sums with the size of a prefix, and for base64.
+	greatestMaxRecvMsgSize = min(math.MaxUint32, math.MaxInt/2)
+)
 
 // Services is a set of gRPC services. It is a grpc.ServiceRegistrar, and a reflection.GRPCServer. Register all services, and then call Mount,
 // before the server starts.
@@ -72,6 +76,7 @@ func New(options ...Options) *Services {
 	if o.MaxRecvMsgSize == 0 {
 		o.MaxRecvMsgSize = defaultMaxRecvMsgSize
 	}
+	o.MaxRecvMsgSize = min(o.MaxRecvMsgSize, greatestMaxRecvMsgSize)
 	if o.MaxSendMsgSize == 0 {
 		o.MaxSendMsgSize = math.MaxInt32
 	}

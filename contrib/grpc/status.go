@@ -45,6 +45,9 @@ func (k *call) finish(err error) error {
 	s := statusOf(k.context, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.broken {
+		s = status.Convert(errBroken)
+	}
 	codeKey.Set(k.c, s.Code())
 	k.unloadLocked() // an error is ignored: the stream keeps it, and the server finds it when it ends the response
 	if k.format.web {

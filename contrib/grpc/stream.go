@@ -2,9 +2,12 @@ package grpcfilo
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -16,6 +19,9 @@ import (
 
 // errOver is the error of a stream that is used after its handler has returned.
 var errOver = status.Error(codes.Canceled, "grpc: the call is over")
+
+// errBroken is the error of a call that has lost messages.
+var errBroken = status.Error(codes.Internal, "grpc: a panic has ended the sending of messages")
 
 // errHeadSent is the error if header metadata is set after the header was sent.
 var errHeadSent = status.Error(codes.Internal, "grpc: the header has been sent")
@@ -151,7 +157,7 @@ func (k *call) SendMsg(v any) error {
 		return err
 	}
 	defer m.free()
-	if err := k.send(&m); err == errOver {
+	if err := k.send(&m); err == errOver || err == errBroken {
 		return err
 	} else if err != nil {
 		return status.Errorf(codes.Canceled, "grpc: the client takes no more: %v", err)
@@ -167,6 +173,9 @@ func (k *call) send(m *message) error {
 	defer k.mu.Unlock()
 	if k.c == nil {
 		return errOver
+	}
+	if k.broken {
+		return errBroken
 	}
 	k.headLocked()
 	if !k.ServerStreams {
@@ -232,10 +241,17 @@ func (k *call) gatherLocked(m *message) error {
 	return nil
 }
 
-// flushGathered sends the gathered messages. If that fails, the next SendMsg returns the error.
+// flushGathered sends the gathered messages. If that fails, the next SendMsg returns the error. The timer calls flushGathered on a goroutine where
+// nobody else recovers a panic, such as one of middleware that changes bodies.
 func (k *call) flushGathered() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	defer func() {
+		if value := recover(); value != nil {
+			k.c.Logger().Error("panic while sending", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", k.c.RemoteAddr())
+			k.broken = true
+		}
+	}()
 	k.flushGatheredLocked()
 }
 
@@ -311,7 +327,7 @@ func (k *call) receiveError(err error) error {
 	return statusOf(k.context, err).Err()
 }
 
-// idleTime is how long a client of a stream without a deadline may be silent: practically forever.
+// idleTime is how long a client of a stream may be silent if nothing else limits it: practically forever.
 const idleTime = 100 * 365 * 24 * time.Hour
 
 // readAhead is the size of the buffer for a client's stream: enough for a few small messages. It is small, since each idle stream keeps one.
@@ -342,29 +358,43 @@ func (k *call) beginReceiving() error {
 	if !ok {
 		until = time.Now().Add(idleTime)
 	}
-	if err := c.SetReadDeadline(until); err != nil {
-		return err
+	k.in.until, k.in.patience = until, cmp.Or(c.Server().ReadTimeout, filo.DefaultReadTimeout)
+	if k.in.patience < 0 {
+		k.in.patience = idleTime
 	}
-	var r io.Reader = lockedReader{k}
 	if duplex, ok := c.Request.DuplexReader(); ok {
-		r = duplex
+		k.in.from, k.in.mayIdle = duplex.(deadlineReader), true
+	} else {
+		k.in.from = &lockedReader{call: k}
 	}
-	k.in.ahead = bufio.NewReaderSize(r, readAhead)
+	k.in.ahead = bufio.NewReaderSize(k.in.from, readAhead)
 	k.in.source = k.in.ahead
-	return nil
+	return k.in.from.SetReadDeadline(until)
 }
 
 // lockedReader reads a body over HTTP/1.1, where only the handler's goroutine may read. It holds mu while it waits, so nothing can be sent
-// meanwhile. Hence it sends the gathered messages first.
-type lockedReader struct{ *call }
+// meanwhile, and the handler can't return. Hence it sends the gathered messages first, and the client may be silent for ReadTimeout only.
+type lockedReader struct {
+	*call
+	until time.Time // the deadline of the next Read
+}
+
+// SetReadDeadline implements deadlineReader. It doesn't end a Read that waits.
+func (r *lockedReader) SetReadDeadline(until time.Time) error {
+	r.until = until
+	return nil
+}
 
 // Read implements io.Reader.
-func (r lockedReader) Read(p []byte) (int, error) {
+func (r *lockedReader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.c == nil {
 		return 0, errOver
 	}
 	r.flushGatheredLocked()
+	if err := r.c.SetReadDeadline(r.until); err != nil {
+		return 0, err
+	}
 	return r.c.BodyReader().Read(p)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -350,5 +351,86 @@ func TestMessagesLeaveBeforeLockedReads(t *testing.T) {
 	s.CloseWrite()
 	if rest, err := io.ReadAll(s); err != nil || len(rest) == 0 {
 		t.Errorf("the trailer is %q, %v", rest, err)
+	}
+}
+
+// Between messages a client may be silent for any time. Within a message, ReadTimeout limits how long each piece of it may take.
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := grpcfilo.New()
+		testpb.RegisterTestServiceServer(g, service{duplex: echoStream})
+		r := router.New()
+		g.Mount(r)
+		server := servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}})
+		c, err := h2test.New(server.Dial(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		const silence, pause = time.Hour, filo.DefaultReadTimeout * 3 / 4
+		for _, deadline := range []string{"", "9H"} {
+			fields := []string{":method", "POST", ":scheme", "http", ":path", "/grpc.testing.TestService/FullDuplexCall", ":authority", "filo.test",
+				"content-type", "application/grpc-web"} // there the status is in the body
+			if deadline != "" {
+				fields = append(fields, "grpc-timeout", deadline)
+			}
+			s := c.Open(false, fields...)
+			for _, size := range []int{10, 100, 2000, 100_000, 10} {
+				in, _ := proto.Marshal(&testpb.StreamingOutputCallRequest{Payload: payload(strings.Repeat("x", size))})
+				out, _ := proto.Marshal(&testpb.StreamingOutputCallResponse{Payload: payload(strings.Repeat("x", size))})
+				message := []byte(frame(0, string(in)))
+				for n := min(40<<10, len(message)/2); len(message) > 0; n = min(40<<10, len(message)) {
+					if _, err := s.Write(message[:n]); err != nil {
+						t.Fatal(err)
+					}
+					message = message[n:]
+					time.Sleep(pause)
+				}
+				if got, err := io.ReadAll(io.LimitReader(s, int64(5+len(out)))); string(got) != frame(0, string(out)) {
+					t.Fatalf("a message of %d bytes: %.100q, %v", size, got, err)
+				}
+				time.Sleep(silence)
+			}
+			if _, err := s.Write([]byte(frame(0, strings.Repeat("x", 1<<20))[:900<<10])); err != nil {
+				t.Fatal(err)
+			}
+			s.SetReadDeadline(time.Now().Add(2 * filo.DefaultReadTimeout))
+			if got, err := io.ReadAll(s); err != nil || !bytes.Contains(got, []byte("grpc-status: 4\r\n")) {
+				t.Errorf("a part of a message: %q, %v", got, err)
+			}
+		}
+	})
+}
+
+// Over HTTP/1.1 a client must send something within ReadTimeout. So a handler can return while another of its goroutines waits for a message.
+func TestSilenceOverHTTP1(t *testing.T) {
+	g := grpcfilo.New()
+	testpb.RegisterTestServiceServer(g, service{duplex: func(s testpb.TestService_FullDuplexCallServer) error {
+		begins := make(chan struct{})
+		go func() {
+			close(begins)
+			for {
+				if _, err := s.Recv(); err != nil {
+					return
+				}
+			}
+		}()
+		<-begins
+		return nil
+	}})
+	address := start(t, &filo.Server{ReadTimeout: 50 * time.Millisecond}, g)
+	for _, deadline := range []string{"", "Grpc-Timeout: 9H\r\n"} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(testTimeout))
+		io.WriteString(conn, "POST /grpc.testing.TestService/FullDuplexCall HTTP/1.1\r\nHost: filo.test\r\nContent-Type: application/grpc-web\r\n"+
+			deadline+"Transfer-Encoding: chunked\r\n\r\n5\r\n"+frame(0, "")+"\r\n")
+		answer, err := io.ReadAll(conn)
+		if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 200 ")) || !bytes.Contains(answer, []byte("grpc-status: 0")) {
+			t.Errorf("%v, %q", err, answer)
+		}
 	}
 }

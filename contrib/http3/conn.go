@@ -3,6 +3,7 @@ package http3filo
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -81,14 +82,15 @@ func newListener(s *filo.Server) *listener {
 func (l *listener) enter(c *conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	perIP := l.limits.MaxConnsPerIP
+	counts := perIP > 0 && c.client.IsValid()
+	if counts && l.clients.IsFull(c.client, perIP) { // first, since a client that is refused must not displace others
+		return errFull
+	}
 	if most := l.limits.MaxConns; most > 0 && len(l.conns) >= most && (len(l.conns) >= most+connSlack || !l.shedLocked()) {
 		return errFull
 	}
-	if most := l.limits.MaxConnsPerIP; most > 0 && c.client.IsValid() {
-		if c.counted = l.clients.Count(c.client, most); !c.counted {
-			return errFull
-		}
-	}
+	c.counted = counts && l.clients.Count(c.client, perIP)
 	c.handshake = true
 	l.handshakes++
 	l.conns[c] = struct{}{}
@@ -155,7 +157,7 @@ func (l *listener) shedLocked() bool {
 	var first time.Time
 	looks := 0
 	for c := range l.conns {
-		if since, idle := c.idleSince(); idle && !c.handshake && (found == nil || since.Before(first)) {
+		if since, idle := c.idleSince(); idle && (found == nil || since.Before(first)) {
 			found, first = c, since
 		}
 		if looks++; looks == shedLooks {
@@ -185,11 +187,31 @@ func (l *listener) drain() {
 		}
 	}
 	l.mu.Unlock()
-	select {
-	case <-empty:
-	case <-time.After(l.limits.GracePeriod + leaveMost): // leaveMost is for answers that are still being sent when the GracePeriod ends
+	if !l.await(empty) {
 		l.closeAll()
 		<-empty
+	}
+}
+
+// await waits until all connections have ended. It reports false when the GracePeriod has passed. If there is none, it reports false when the
+// server has been closed, or its shutdown is complete or has given up. In both cases answers that are still being sent have leaveMost more.
+func (l *listener) await(empty <-chan struct{}) bool {
+	over := inside.Base(l.server).Done()
+	if grace := l.limits.GracePeriod; grace > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
+		defer cancel()
+		over = ctx.Done()
+	}
+	select {
+	case <-empty:
+		return true
+	case <-over:
+	}
+	select {
+	case <-empty:
+		return true
+	case <-time.After(leaveMost):
+		return false
 	}
 }
 
@@ -230,11 +252,15 @@ type conn struct {
 	glitches http2.Glitches // guarded by mu
 }
 
-// idleSince reports whether the connection has no request, and since when it hasn't.
+// idleSince reports whether the connection is idle, and since when it has had no request. A connection isn't idle during its handshake, or while
+// parts of its last answer may still be on their way. The listener's mu is held.
 func (c *conn) idleSince() (since time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.idle, c.running == 0 && !c.ends
+	if c.handshake || c.running > 0 || c.ends {
+		return c.idle, false
+	}
+	return c.idle, c.requests == 0 || time.Since(c.idle) >= c.leaveTime()
 }
 
 // expire handles the timer of a connection that has been idle for too long. It first sends GOAWAY, since a request may be on its way. When the timer
@@ -277,11 +303,11 @@ func (c *conn) awaitEndLocked() {
 
 func (c *conn) leaveTime() time.Duration { return min(leaveTime+4*c.roundTrip(), leaveMost) }
 
-// begin counts a request. It reports false if the request must be rejected, since the client was told to leave.
+// begin counts a request. It reports false if the request must be rejected, since the client was told to leave, or the connection is being closed.
 func (c *conn) begin() bool {
 	most := c.listener.limits.MaxRequestsPerConn
 	c.mu.Lock()
-	if c.leaving {
+	if c.leaving || c.ends {
 		c.mu.Unlock()
 		return false
 	}

@@ -73,7 +73,8 @@ func ListenAndServe(s *filo.Server, addr string) error {
 // method of the server, such as Run, that serves HTTP/1.1 and HTTP/2. Serve closes the socket when it returns.
 //
 // After Shutdown or Close of the server, clients get GOAWAY, and running requests finish. When the last connection has ended, Serve returns
-// filo.ErrServerClosed. That takes at most the GracePeriod and two seconds. Wait for Serve before the program exits.
+// filo.ErrServerClosed. That takes at most the GracePeriod and two seconds. If GracePeriod is negative, it takes two seconds at most once
+// Close was called, or Shutdown has returned. Wait for Serve before the program exits.
 func Serve(s *filo.Server, packets net.PacketConn) error {
 	defer packets.Close()
 	config := s.TLSConfig

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/qpack"
@@ -48,16 +49,27 @@ type request struct {
 	stream *stream
 
 	large   bool          // the head is much larger than its limit, so it wasn't read
-	expects bool          // the client waits for a 100 before it sends the body
 	left    uint64        // bytes of the content in the frame that is being read
 	content http2.Content // checks the length that the head has announced
 	read    error         // io.EOF at the end of the body, or the error that ended it; nil before
-	failed  error         // why the answer can't be sent, or must not be
+	failed  failure       // why the answer can't be sent, or must not be
 	limits  *http1.Limits // of the head, and of the trailer fields
 	trailer field.List
 
 	reading, writing pace.Pace
 	reads, writes    deadline
+}
+
+// failure is the reason why a request fails, or nil. A time-out's answer may be sent while the handler reads the body, and both may fail.
+type failure struct{ err atomic.Pointer[error] }
+
+func (f *failure) set(err error) { f.err.Store(&err) }
+
+func (f *failure) get() error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // buffers are the buffers for decoding a request and encoding its answer. They are pooled.
@@ -89,15 +101,17 @@ func (c *conn) serve(s *stream) (whole bool) {
 		r.reads.stop()
 		r.writes.stop()
 		if !whole { // also after a panic
-			c.fail(s, r.failed)
+			c.fail(s, r.failed.get())
 		}
 	}()
 	r.in.Reset(untilNow{s})
 	if limit := c.listener.limits.ReadHeaderTimeout; limit > 0 {
 		r.reads.setNow(time.Now().Add(limit))
 	}
-	r.failed = r.readHead()
-	if <-c.heads; r.failed != nil {
+	if err := r.readHead(); err != nil {
+		r.failed.set(err)
+	}
+	if <-c.heads; r.failed.get() != nil {
 		return false
 	}
 	if c.listener.draining.Load() { // the request was on its way when the client was told to leave
@@ -196,18 +210,17 @@ func (r *request) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 	if !over {
 		var err error
 		if over, err = r.decode(2*r.conn.listener.headBytes, r.fields.Text); err != nil {
-			r.failed = err
+			r.failed.set(err)
 		}
 	}
 	b, framing, bad, fault := r.fields.End(!over && r.isOver(), over)
 	r.text = b
-	if r.failed == nil && bad != http2.NoFault && fault == http1.NoFault {
-		r.failed = errBadMessage
+	if r.failed.get() == nil && bad != http2.NoFault && fault == http1.NoFault {
+		r.failed.set(errBadMessage)
 	}
-	if r.failed != nil {
+	if r.failed.get() != nil {
 		fault = http1.FaultFieldName // any fault with status 400 will do, since it isn't sent: the stream is reset
 	}
-	r.expects = framing.ExpectContinue
 	r.content.Begin(framing.Length)
 	if framing.Length == 0 {
 		r.read = io.EOF
@@ -225,12 +238,6 @@ func (r *request) isOver() bool {
 
 // Read implements hooks.Transport.
 func (r *request) Read(p []byte) (int, error) {
-	if r.expects {
-		r.expects = false
-		r.add(":status", "100")
-		r.endBlock()
-		r.Flush()
-	}
 	l := r.conn.listener
 	since := l.clock.Exact()
 	r.reads.begin(r.reading.Deadline(since, l.reading), since)
@@ -315,7 +322,7 @@ func (r *request) fails(err error) error {
 		r.read, r.left = err, 0
 	}
 	if _, ends := err.(closeCode); ends || err == errBadMessage {
-		r.failed = err
+		r.failed.set(err)
 	}
 	return err
 }
@@ -331,7 +338,7 @@ func (r *request) Trailer() iter.Seq2[string, string] {
 	}
 }
 
-// WriteHead implements hooks.Transport.
+// WriteHead implements hooks.Transport. If the connection ends, the client is told to leave.
 func (r *request) WriteHead(h hooks.Head) {
 	r.add(":status", strconv.Itoa(h.Status))
 	r.addAll(h.Fields)
@@ -348,8 +355,8 @@ func (r *request) WriteHead(h hooks.Head) {
 	r.endBlock()
 	if h.Status < 200 {
 		r.Flush()
-	} else {
-		r.expects = false
+	} else if h.Close {
+		r.conn.leave()
 	}
 }
 
@@ -387,7 +394,7 @@ func (r *request) Write(p []byte) (int, error) {
 	r.unsent = appendFrame(r.unsent, frameData, len(p))
 	if len(r.unsent)+len(p) <= maxUnsent {
 		r.unsent = append(r.unsent, p...)
-		return len(p), r.failed
+		return len(p), r.failed.get()
 	}
 	if err := r.Flush(); err != nil {
 		return 0, err
@@ -405,17 +412,17 @@ func (r *request) Flush() error {
 // send sends bytes. If the client has taken a part of them when the deadline passes, it gets the time that it has earned by that: see MinTransferRate.
 func (r *request) send(p []byte) (written int, err error) {
 	l := r.conn.listener
-	for written < len(p) && r.failed == nil {
+	for written < len(p) && r.failed.get() == nil {
 		since := l.clock.Exact()
 		r.writes.begin(r.writing.Deadline(since, l.writing), since)
 		n, err := r.stream.Write(p[written:])
 		written += n
 		r.writing.Add(l.writing, n, l.clock.Exact().Sub(since))
 		if err != nil && (n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) || r.writing.UsedUp(l.writing) || r.writes.isPastUntil()) {
-			r.failed = err
+			r.failed.set(err)
 		}
 	}
-	return written, r.failed
+	return written, r.failed.get()
 }
 
 // SetReadDeadline implements hooks.Transport.

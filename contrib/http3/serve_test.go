@@ -599,3 +599,64 @@ func (l *lossy) WriteTo(p []byte, addr net.Addr) (int, error) {
 	}
 	return n, err
 }
+
+// A client is told to leave by an answer with Connection: close, and by each answer while keep-alives are off. The time-out of one handler
+// doesn't end the connection, which may carry other requests.
+func TestConnectionClose(t *testing.T) {
+	var s *server
+	s = serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		switch c.Path() {
+		case "/close":
+			c.Response.SetClose()
+		case "/off":
+			s.config.SetKeepAlivesEnabled(false)
+		case "/late":
+			c.SetTimeout(time.Nanosecond, nil)
+			<-c.Context().Done()
+			return c.Context().Err()
+		}
+		return c.Text(200, "hello")
+	}}, nil)
+	for _, path := range []string{"/close", "/off"} {
+		q := s.raw(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), filotest.Bound)
+		defer cancel()
+		control, err := q.AcceptUniStream(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, each := range []string{"/late", "/", path} {
+			stream := open(t, q, head("GET", each))
+			stream.Close()
+			if answer, err := io.ReadAll(stream); err != nil || each != "/late" && !bytes.HasSuffix(answer, []byte("hello")) {
+				t.Fatalf("%s: %q, %v", each, answer, err)
+			}
+		}
+		control.SetReadDeadline(time.Now().Add(filotest.Bound))
+		sent, err := io.ReadAll(control)
+		if !bytes.HasSuffix(sent, []byte{7, 1, 12}) {
+			t.Errorf("%s: the control stream has %x, %v, which doesn't end with GOAWAY for a fourth request", path, sent, err)
+		}
+	}
+}
+
+// The answer of a handler's time-out ends the handler's wait for the request's body.
+func TestTimeoutEndsRead(t *testing.T) {
+	read := make(chan error, 1)
+	s := serve(t, &filo.Server{ReadTimeout: -1, MinTransferRate: -1, Handler: func(c *filo.Ctx) error {
+		c.SetTimeout(20*time.Millisecond, nil)
+		_, err := io.Copy(io.Discard, c.BodyReader())
+		read <- err
+		return err
+	}}, nil)
+	stream := open(t, s.raw(t, nil), append(head("POST", "/", "content-length", "100"), frame(0, []byte("part"))...))
+	if err := filotest.Recv(t, read, "the end of the read"); !errors.Is(err, filo.ErrHandlerTimeout) {
+		t.Errorf("the read ended with %v", err)
+	}
+	if answer, err := io.ReadAll(stream); err != nil || !bytes.Contains(answer, []byte("took too long")) {
+		t.Errorf("the answer is %q, %v", answer, err)
+	}
+	if got := s.config.Stats().Timeouts; got != (filo.Timeouts{Handler: 1}) {
+		t.Errorf("the time-outs are %+v", got)
+	}
+}

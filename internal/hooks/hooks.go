@@ -24,6 +24,8 @@ var (
 	Serve   any // func(*filo.Server, Transport) error
 	// Configure is func(*filo.Server).
 	Configure any
+	// Base is func(*filo.Server) context.Context.
+	Base any
 	// HTTP3 is func(*filo.Server) *HTTP3Counts.
 	HTTP3 any
 	// TakeBody is func(c *filo.Ctx) (Duplex, bool).
@@ -163,6 +165,6 @@ type Head struct {
 	// Streams says that a body of unknown length follows. Trailer has the fields that follow the body, or is nil if there are none.
 	Streams bool
 	Trailer *field.List
-	// Close says that the connection ends with the answer.
+	// Close says that the connection ends with the answer, or with its last answer if it carries several requests at once.
 	Close bool
 }

@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"context"
 	"net"
 
 	"github.com/filohttp/filo"
@@ -17,6 +18,7 @@ var (
 	carry    = hooks.Carry.(func(*filo.Server, hooks.Transport, filo.Handler) error)
 	serve    = hooks.Serve.(func(*filo.Server, hooks.Transport) error)
 	config   = hooks.Configure.(func(*filo.Server))
+	base     = hooks.Base.(func(*filo.Server) context.Context)
 	http3    = hooks.HTTP3.(func(*filo.Server) *hooks.HTTP3Counts)
 	takeBody = hooks.TakeBody.(func(*filo.Ctx) (hooks.Duplex, bool))
 	whole    = hooks.WholeBody.(func(*filo.Ctx) ([]byte, bool, error))
@@ -76,6 +78,10 @@ func Serve(s *filo.Server, t hooks.Transport) error { return serve(s, t) }
 
 // Configure applies the defaults of the server's fields. The fields must not change afterwards. From then on Stats returns the limits.
 func Configure(s *filo.Server) { config(s) }
+
+// Base returns the parent of the contexts of the server's requests. It ends when the server is closed, and when a shutdown is complete or has
+// given up. Call it after Configure.
+func Base(s *filo.Server) context.Context { return base(s) }
 
 // HTTP3 returns the counts of the server's HTTP/3 connections and requests, which the module for HTTP/3 updates.
 func HTTP3(s *filo.Server) *hooks.HTTP3Counts { return http3(s) }
