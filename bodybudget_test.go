@@ -397,6 +397,24 @@ func TestBodyBudgetForm(t *testing.T) {
 	}
 }
 
+// The values of a form count while they arrive, even if no file may stay in memory.
+func TestBodyBudgetFormArrives(t *testing.T) {
+	s := &budgetServer{read: make(chan struct{}), release: make(chan struct{})}
+	s.Server = filotest.Serve(t, &filo.Server{
+		Handler: s.handle, MaxBufferedBodies: 8 << 20, MultipartLimits: filo.MultipartLimits{MaxMemory: -1},
+	})
+	defer close(s.release)
+	for range 20 {
+		c := s.Dial(t)
+		c.Send("POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 4000000\r\n\r\n" +
+			"--b\r\nContent-Disposition: form-data; name=a\r\n\r\n" + strings.Repeat("x", 3<<20))
+	}
+	filotest.Await(t, "forms beyond the budget to be refused", func() bool { return s.Stats().Refusals.BufferedBodies > 0 })
+	if used := s.Stats().BodiesBuffered; used < 4<<20 || used > 8<<20 {
+		t.Errorf("%d bytes are counted", used)
+	}
+}
+
 // While half of the budget is used, by waiting answers or handlers, clients have a tenth of the time to open their windows.
 func TestCrowdedAnswers(t *testing.T) {
 	for _, c := range []struct {

@@ -130,6 +130,10 @@ func init() {
 	hooks.Leftover = (*Server).leftover
 	hooks.Overdue = (*Server).overdue
 	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
+	hooks.TakeRoom = func(c *Ctx, n int64) error { return c.exchange.takeRoom(n) }
+	hooks.GiveRoom = func(c *Ctx, n int64) { c.exchange.giveRoom(n) }
+	hooks.TakeEncoder = func(c *Ctx, n int64, must bool) bool { return c.exchange.server.takeEncoder(n, must) }
+	hooks.GiveEncoder = func(c *Ctx, n int64) { c.exchange.server.encoders.Add(-n) }
 }
 
 // check panics if the Ctx has no request. In builds with the race detector, the Ctx loses its request as soon as the handler has returned;

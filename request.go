@@ -319,18 +319,12 @@ func (r *Request) readMultipartForm() (*multipart.Form, error) {
 	x := r.ctx.exchange
 	limits := formdata.Limits(x.server.MultipartLimits).WithDefaults()
 	room := &formdata.Counter{Body: body, Most: max(limits.MaxMemory, 0), Free: maxKeptBody, Take: x.takeRoom, Give: x.giveRoom}
-	form, err := formdata.Read(room, r.ContentType(), limits)
+	form, err := room.ReadForm(r.ContentType(), limits)
 	if _, taken = r.progress(); !whole && taken > 0 {
 		if r.replaced != nil {
 			r.replaced.formRead = true
 		} else {
 			r.body.formRead = true
-		}
-	}
-	if err == nil {
-		if err = room.CountForm(form); err != nil {
-			_ = form.RemoveAll() // the lack of room is the error, even if the form's file can't be removed
-			return nil, err
 		}
 	}
 	return form, formError(err)

@@ -212,3 +212,12 @@ func protect(f func() error) (panicked *PanicError, err error) {
 	returned = true
 	return nil, err
 }
+
+// takeEncoder counts n bytes for the encoder of a stream: see inside.TakeEncoder.
+func (s *Server) takeEncoder(n int64, must bool) bool {
+	if must {
+		s.encoders.Add(n)
+		return true
+	}
+	return s.encoders.Take(n)
+}

@@ -188,13 +188,13 @@ type Server struct {
 	MaxBodyBytes int64
 
 	// MaxBufferedBodies limits how many bytes of request bodies the server keeps in memory, for all connections together: bytes that have
-	// arrived over HTTP/2 and wait for their handler, and bodies of more than 64 KB that handlers read as a whole. Handlers that read piece by
-	// piece (Request.BodyReader) hold no body. If there is no room for a body, the server ends another request with 408 to make room. The
-	// server chooses among the requests with bodies over 64 KB whose handlers wait for more: the one whose client has been silent for the
-	// longest time, if that is at least a second. If there is no such request, the request without room gets a 503 with Retry-After, or over
-	// HTTP/2 is refused in a way that lets the client retry it. Over HTTP/1.1 a body that is larger than the whole limit has room as long as
-	// there is no other body. Once half of the limit is used, the waiting bytes of a connection of HTTP/2, or of a client address if
-	// MaxConnsPerIP is set, may take up at most 1/32 of the limit. Default DefaultMaxBufferedBodies, 128 MB.
+	// arrived over HTTP/2 and wait for their handler, bodies of more than 64 KB that handlers read as a whole, and the memory of zstd's decoders
+	// in middleware.Decompress. Handlers that read piece by piece (Request.BodyReader) hold no body. If there is no room for a body, the server
+	// ends another request with 408 to make room. The server chooses among the requests whose bodies take up room and whose handlers wait for
+	// more: the one whose client has been silent for the longest time, if that is at least a second. If there is no such request, the request
+	// without room gets a 503 with Retry-After, or over HTTP/2 is refused in a way that lets the client retry it. Over HTTP/1.1 a body that is
+	// larger than the whole limit has room as long as there is no other body. Once half of the limit is used, the waiting bytes of a connection
+	// of HTTP/2, or of a client address if MaxConnsPerIP is set, may take up at most 1/32 of the limit. Default DefaultMaxBufferedBodies, 128 MB.
 	MaxBufferedBodies int64
 
 	// MaxBufferedAnswers limits how many bytes of answers wait for their clients after their handlers have returned or gone on, for all
@@ -203,7 +203,8 @@ type Server struct {
 	// handler waits in its Write. A whole answer waits in its worker, which counts against Concurrency. It is replaced by a 503 with
 	// Retry-After if its body is a copy that was made for it (Ctx.JSON, Ctx.Bytes, Response.Write), or if no place for the worker is free.
 	// Once half of the limit is used, a connection of HTTP/2 may take up at most 1/32 of it, and clients must open their
-	// windows within a tenth of WriteTimeout, at least a second. Default DefaultMaxBufferedAnswers, 128 MB.
+	// windows within a tenth of WriteTimeout, at least a second. The encoders with which middleware.Compress compresses streams may take as much
+	// memory again. Default DefaultMaxBufferedAnswers, 128 MB.
 	MaxBufferedAnswers int64
 
 	// MultipartLimits bounds what Request.MultipartForm reads. Its zero value selects safe defaults.
@@ -275,6 +276,7 @@ type Server struct {
 	counts     serverCounts
 	tasks      tasks.Tasks
 	answers    budget.Answers
+	encoders   budget.Answers // the memory of the encoders that compress streams
 	warned     warnings
 	running    running.Set[conn]
 	clients    census.History
@@ -356,6 +358,7 @@ func (s *Server) configure() {
 		s.conns.max, s.conns.perAddress = s.maxConns(), s.MaxConnsPerIP
 		s.bodies.SetLimit(withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies))
 		s.answers.SetLimit(withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers))
+		s.encoders.SetLimit(s.answers.Limit())
 		pool := s.newPool()
 		s.life.Hold(func() {
 			s.pool = pool // from here on Stats may read the configuration

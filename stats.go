@@ -428,6 +428,7 @@ func (s *Server) leftover() string {
 	check("second descriptors", polled)
 	check("bytes of bodies", s.bodies.Used())
 	check("bytes of answers", s.answers.Used())
+	check("bytes of encoders", s.encoders.Used())
 	check("handlers that wait for windows", s.answers.Waiting())
 	check("silent bodies", int64(s.bodies.Silents(clock.Last, 0)))
 	s.conns.mu.Lock()

@@ -192,18 +192,25 @@ const maxKeptLine = 4 << 10
 func (l *accessLog) logCombined(c *filo.Ctx, start time.Time, err error) {
 	memory := lines.Get().(*[]byte)
 	line := l.appendCombined((*memory)[:0], c, start, err)
-	l.mu.Lock()
-	_, writeErr := l.options.Combined.Write(line)
-	first := writeErr != nil && !l.failed
-	l.failed = writeErr != nil
-	l.mu.Unlock()
-	if first {
+	if writeErr := l.write(line); writeErr != nil {
 		l.logger(c).Error("writing the access log failed", "error", writeErr)
 	}
 	if cap(line) <= maxKeptLine {
 		*memory = line
 		lines.Put(memory)
 	}
+}
+
+// write writes a line to Combined. It returns the error of Write, unless writing the previous line failed too.
+func (l *accessLog) write(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock() // even if Write panics
+	failed := l.failed
+	_, err := l.options.Combined.Write(line)
+	if l.failed = err != nil; failed {
+		return nil
+	}
+	return err
 }
 
 // appendCombined appends a line such as

@@ -325,3 +325,33 @@ func TestAccessLogPanic(t *testing.T) {
 		}
 	}
 }
+
+// After a panic in the writer of the combined format, later requests are still logged and answered.
+func TestAccessLogWriterPanics(t *testing.T) {
+	var log synchronized
+	combined := &panicsOnce{}
+	s := servertest.NewServer(t, &filo.Server{
+		Handler: middleware.AccessLog(middleware.AccessLogOptions{Combined: combined})(mwtest.Hello),
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	for _, path := range []string{"/first", "/second"} {
+		s.Do(t, "GET "+path)
+	}
+	if got := combined.String(); !strings.Contains(got, "/second") || !strings.Contains(log.String(), "the disk is gone") {
+		t.Errorf("the access log has %q, the server's log %q", got, log.String())
+	}
+}
+
+// panicsOnce is a writer whose first Write panics.
+type panicsOnce struct {
+	synchronized
+	panicked bool
+}
+
+func (w *panicsOnce) Write(b []byte) (int, error) {
+	if !w.panicked {
+		w.panicked = true
+		panic("the disk is gone")
+	}
+	return w.synchronized.Write(b)
+}

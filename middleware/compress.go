@@ -12,6 +12,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/caching"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/klauspost/compress/gzip"
@@ -29,7 +30,7 @@ type CompressOptions struct {
 	// Types are the media types to compress, such as "application/json", or "text/*" for a whole group. Nil means text/* and the usual
 	// textual types with other names: JSON, XML, all that end in +json or +xml, JavaScript, WebAssembly and fonts. The default doesn't
 	// include text/event-stream, because an encoder takes some 1 to 1.5 MB of memory for as long as a stream is open. To compress
-	// text/event-stream, list it or "text/*" here.
+	// text/event-stream, list it or "text/*" here, and see Compress for how many streams are compressed at once.
 	Types []string
 	// MinBytes is the minimum size of a body to be compressed, 1,024 bytes if 0.
 	MinBytes int
@@ -39,7 +40,8 @@ type CompressOptions struct {
 
 // Compress encodes response bodies as the request's Accept-Encoding allows. It compresses a whole body when the handler has returned, so that
 // status, fields and body are final for middleware outside. It compresses a stream while the handler writes it; each Flush sends everything
-// written before.
+// written before. The encoders of all of a server's streams take at most as much memory as Server.MaxBufferedAnswers: with the default, 85 streams
+// are compressed at once. Further streams are sent uncompressed, unless the client refuses that.
 //
 // Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. Compress appends the coding to a strong entity tag of a
 // compressed answer: "v7" becomes "v7-gzip". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7". A
@@ -261,14 +263,21 @@ func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteClos
 	if z.done || !z.possible() || z.coding == nil || size >= 0 && size < int64(z.minBytes) && !z.must {
 		return nil
 	}
-	z.mark()
 	if z.isHead() {
+		z.mark()
 		return unsent{}
 	}
+	if !inside.TakeEncoder(z.ctx, encoderCost, z.must) {
+		return nil
+	}
+	z.mark()
 	e := z.coding.pool.Get().(*encoding)
 	e.Encoder.Reset(body)
 	return &encodedStream{e, z.ctx}
 }
+
+// encoderCost is about how much memory an encoder takes.
+const encoderCost = 3 << 19
 
 // unsent discards the body of an answer to HEAD.
 type unsent struct{}
@@ -284,6 +293,7 @@ type encodedStream struct {
 
 // Close ends the body. The trailer is sent next, so Close removes the digests of the uncompressed body from it.
 func (s *encodedStream) Close() error {
+	defer inside.GiveEncoder(s.ctx, encoderCost) // even if an encoder of CompressOptions.Codings panics
 	err := s.encoding.Close()
 	for _, name := range digests {
 		s.ctx.Response.Trailer.Del(name)

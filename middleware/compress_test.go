@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/servertest"
@@ -316,6 +317,54 @@ func TestCompressFlush(t *testing.T) {
 			t.Errorf("%s: %q, %v", coding, rest, err)
 		}
 		response.Body.Close()
+	}
+}
+
+// The memory of the encoders of streams is limited. Streams beyond the limit are sent uncompressed, unless the client refuses that.
+func TestCompressRoom(t *testing.T) {
+	const fit = 2
+	goOn := make(chan struct{})
+	server := &filo.Server{MaxBufferedAnswers: fit*3<<19 + 1000, Handler: middleware.Compress()(func(c *filo.Ctx) error {
+		c.Response.Header.Set("Content-Type", "text/plain")
+		w := c.Stream()
+		io.WriteString(w, "first")
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		<-goOn
+		return nil
+	})}
+	s := servertest.NewServer(t, server)
+	begin := func(accept string) (coding string, end func()) {
+		response, err := s.Client().Do(mwtest.NewRequest(t, s.URL+"/", "Accept-Encoding: "+accept))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Header.Get("Content-Encoding"), func() {
+			if _, err := io.Copy(io.Discard, response.Body); err != nil {
+				t.Error(err)
+			}
+			response.Body.Close()
+		}
+	}
+	for round := range 2 {
+		var ends []func()
+		for i, accept := range []string{"zstd", "gzip", "zstd", "gzip, identity;q=0"} {
+			coding, end := begin(accept)
+			if compressed := i < fit || i == 3; (coding != "") != compressed {
+				t.Errorf("round %d, stream %d: coding %q, want it compressed: %t", round, i, coding, compressed)
+			}
+			ends = append(ends, end)
+		}
+		for range ends {
+			goOn <- struct{}{}
+		}
+		for _, end := range ends {
+			end()
+		}
+		if left := inside.Leftover(server); strings.Contains(left, "encoders") {
+			t.Errorf("after round %d: %s", round, left)
+		}
 	}
 }
 

@@ -54,8 +54,11 @@ type concurrencyLimiter struct {
 	refused    refusals.Log
 }
 
-// errConcurrency is shared by all requests: nothing may change it.
-var errConcurrency = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
+// These errors are shared by all requests: nothing may change them.
+var (
+	errConcurrency = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: &admit.Refusal{Cause: filo.ErrBusy}}
+	errLeftQueue   = &filo.HTTPError{Status: 503, Err: &admit.Refusal{Cause: filo.ErrClientGone}}
+)
 
 func newConcurrencyLimiter(o ConcurrencyLimitOptions) *concurrencyLimiter {
 	o.MaxWait = cmp.Or(o.MaxWait, time.Second)
@@ -92,8 +95,8 @@ func (l *concurrencyLimiter) await(c *filo.Ctx) (place admit.Place, err error) {
 		return place, nil
 	}
 	place.Leave() // the place may have been granted just after the wait ended
-	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
-		return place, cause
+	if errors.Is(context.Cause(ctx), filo.ErrClientGone) {
+		return place, errLeftQueue
 	}
 	return place, l.refuse(c)
 }

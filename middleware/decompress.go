@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/internal/syntax"
 	"github.com/klauspost/compress/gzip"
@@ -33,7 +34,9 @@ type DecompressOptions struct {
 // the available codings. Reading a corrupt body fails with 400, and reading a body that exceeds MaxBytes fails with 413.
 //
 // A zstd body may use a window of up to 8 MB; a body with a larger window fails with 413. If the window exceeds 1 MB, decoding begins only
-// when 1 MB of the body, or all of it, has arrived. In a body of several frames, the window of the first frame decides.
+// when 1 MB of the body, or all of it, has arrived. In a body of several frames, the window of the first frame decides. While zstd decodes a
+// body, 1.25 MB count against Server.MaxBufferedBodies, or 9.25 MB if the window exceeds 1 MB. If there is no room for them, reading the body
+// fails with 503, and a body whose client has been silent for a second may be cut off with 408, as other bodies in memory are.
 //
 // Put it in front of everything that reads bodies.
 func Decompress(options ...DecompressOptions) filo.Middleware {
@@ -60,6 +63,8 @@ const (
 	// smallWindow is the largest window that a decoder allocates at once. It allocates a larger window only after smallWindow bytes of the
 	// body, or the whole body, have arrived.
 	smallWindow = 1 << 20
+	// decoderCost is about how much memory a zstd decoder takes besides its window.
+	decoderCost = 256 << 10
 )
 
 var (
@@ -90,8 +95,8 @@ func (m *decompressor) decode(c *filo.Ctx) error {
 			continue
 		}
 		if c.Request.ContentLength() != 0 {
-			body := decoders[encoding].Get().(*decodedBody)
-			body.begin(c.BodyReader(), m.maxBytes)
+			body := bodies.Get().(*decodedBody)
+			body.begin(c, decoders[encoding], m.maxBytes)
 			c.Request.SetBodyReader(body)
 		}
 		h.Del("Content-Encoding")
@@ -125,17 +130,21 @@ func codingOf(h *filo.Header) (coding string, several bool) {
 	return coding, false
 }
 
-// decodedBody is a request body that is decoded while it is read. Close returns it to its pool.
+// decodedBody is a request body that is decoded while it is read.
 type decodedBody struct {
+	ctx     *filo.Ctx
 	source  *bufio.Reader // reads from encoded
 	encoded encodedBody
-	decoder decoder
-	pool    *sync.Pool
-	started bool
-	left    int64 // how many more decoded bytes are allowed, if bounded
+	decoder decoder    // nil before the first read, and when decoding has ended
+	pool    *sync.Pool // of decoders
+	room    int64      // how many bytes decoder counts against the server's limit for bodies
+	left    int64      // how many more decoded bytes are allowed, if bounded
 	bounded bool
 	err     error
 }
+
+// bodies has all unused instances of *decodedBody.
+var bodies = sync.Pool{New: func() any { return &decodedBody{source: bufio.NewReader(nil)} }}
 
 // encodedBody is the body as it was sent. It remembers its final error, since the decoder may return another one.
 type encodedBody struct {
@@ -154,11 +163,11 @@ func (b *encodedBody) Read(p []byte) (int, error) {
 // decoder decodes its input to the end. Nothing may follow the encoded body.
 type decoder interface {
 	io.Reader
-	start(source *bufio.Reader) error
+	start(b *decodedBody) error
 	stop()
 }
 
-// decoders has a pool of *decodedBody for each coding.
+// decoders has a pool of decoders for each coding.
 var decoders = map[string]*sync.Pool{
 	"gzip":    decoderPool(func() decoder { return new(gzipDecoder) }),
 	"deflate": decoderPool(func() decoder { return new(zlibDecoder) }),
@@ -166,17 +175,14 @@ var decoders = map[string]*sync.Pool{
 }
 
 func decoderPool(make func() decoder) *sync.Pool {
-	pool := new(sync.Pool)
-	pool.New = func() any {
-		return &decodedBody{source: bufio.NewReader(nil), decoder: make(), pool: pool}
-	}
-	return pool
+	return &sync.Pool{New: func() any { return make() }}
 }
 
-func (b *decodedBody) begin(encoded io.Reader, maxBytes int64) {
-	b.encoded = encodedBody{Reader: encoded}
+func (b *decodedBody) begin(c *filo.Ctx, pool *sync.Pool, maxBytes int64) {
+	b.ctx, b.pool = c, pool
+	b.encoded = encodedBody{Reader: c.BodyReader()}
 	b.source.Reset(&b.encoded)
-	b.started, b.left, b.bounded, b.err = false, maxBytes, maxBytes >= 0, nil
+	b.left, b.bounded, b.err = maxBytes, maxBytes >= 0, nil
 }
 
 // Read implements io.Reader. The body isn't read before the first call, because reading it may ask the client to send it.
@@ -184,30 +190,54 @@ func (b *decodedBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
-	if !b.started {
-		b.started = true
-		if err := b.decoder.start(b.source); err != nil {
-			b.err = b.failure(err)
-			return 0, b.err
+	if b.decoder == nil {
+		b.decoder = b.pool.Get().(decoder)
+		if err := b.decoder.start(b); err != nil {
+			return 0, b.end(b.failure(err, false))
 		}
 	}
 	n, err := b.decoder.Read(p)
 	if b.left -= int64(n); b.bounded && b.left < 0 {
-		b.err = errExpanded
-		return 0, b.err
+		return 0, b.end(errExpanded)
 	}
 	if err != nil {
-		b.err = b.failure(err)
+		err = b.end(b.failure(err, true))
 	}
-	return n, b.err
+	return n, err
 }
 
-// failure translates an error of the decoder into the error of the body.
-func (b *decodedBody) failure(err error) error {
+// takeRoom counts n more bytes for the decoder.
+func (b *decodedBody) takeRoom(n int64) error {
+	err := inside.TakeRoom(b.ctx, n)
+	if err == nil {
+		b.room += n
+	}
+	return err
+}
+
+// end ends the decoding. Further calls of Read return err. The decoder returns to its pool at once: the handler may still run for long.
+func (b *decodedBody) end(err error) error {
+	b.err = err
+	if b.decoder != nil {
+		b.decoder.stop()
+		b.pool.Put(b.decoder)
+		b.decoder = nil
+	}
+	if b.room > 0 {
+		inside.GiveRoom(b.ctx, b.room)
+		b.room = 0
+	}
+	return err
+}
+
+// failure translates an error of the decoder into the error of the body. started says that the decoder has read the beginning of the body.
+func (b *decodedBody) failure(err error, started bool) error {
 	switch {
 	case b.encoded.err != nil:
 		return b.encoded.err
-	case err == io.EOF && b.started:
+	case errors.Is(err, filo.ErrBusy):
+		return err // there is no room
+	case err == io.EOF && started:
 		if _, behind := b.source.Peek(1); behind == io.EOF {
 			return io.EOF
 		}
@@ -221,30 +251,29 @@ func (b *decodedBody) failure(err error) error {
 	return &filo.HTTPError{Status: 400, Detail: "the body isn't valid in its Content-Encoding", Err: err}
 }
 
-// Close returns the decoder to its pool when the request has ended.
+// Close is called when the request has ended.
 func (b *decodedBody) Close() error {
-	b.decoder.stop()
-	b.encoded = encodedBody{}
+	_ = b.end(io.ErrClosedPipe) // the error of further reads
+	b.ctx, b.encoded = nil, encodedBody{}
 	b.source.Reset(nil)
-	b.err = io.ErrClosedPipe
-	b.pool.Put(b)
+	bodies.Put(b)
 	return nil
 }
 
 type gzipDecoder struct{ gzip.Reader }
 
-func (d *gzipDecoder) start(source *bufio.Reader) error { return noEOF(d.Reset(source)) }
-func (d *gzipDecoder) stop()                            {}
+func (d *gzipDecoder) start(b *decodedBody) error { return noEOF(d.Reset(b.source)) }
+func (d *gzipDecoder) stop()                      {}
 
 // zlibDecoder decodes "deflate", which is the zlib format (RFC 9110, section 8.4.1.2).
 type zlibDecoder struct{ io.ReadCloser }
 
-func (d *zlibDecoder) start(source *bufio.Reader) (err error) {
+func (d *zlibDecoder) start(b *decodedBody) (err error) {
 	if d.ReadCloser == nil {
-		d.ReadCloser, err = zlib.NewReader(source)
+		d.ReadCloser, err = zlib.NewReader(b.source)
 		return noEOF(err)
 	}
-	return noEOF(d.ReadCloser.(zlib.Resetter).Reset(source, nil))
+	return noEOF(d.ReadCloser.(zlib.Resetter).Reset(b.source, nil))
 }
 
 func (d *zlibDecoder) stop() {}
@@ -258,17 +287,23 @@ type zstdDecoder struct {
 	large  bool // Decoder allows windows up to maxWindow
 }
 
-func (d *zstdDecoder) start(source *bufio.Reader) error {
-	d.large = d.declaresLarge(source)
+func (d *zstdDecoder) start(b *decodedBody) error {
+	d.large = d.declaresLarge(b.source)
+	if err := b.takeRoom(smallWindow + decoderCost); err != nil {
+		return err
+	}
 	if !d.large {
-		return d.decode(source, smallWindow)
+		return d.decode(b.source, smallWindow)
 	}
 	var arrived bytes.Buffer
-	if _, err := io.CopyN(&arrived, source, smallWindow); err != nil && err != io.EOF {
+	if _, err := io.CopyN(&arrived, b.source, smallWindow); err != nil && err != io.EOF {
+		return err
+	}
+	if err := b.takeRoom(maxWindow); err != nil {
 		return err
 	}
 	d.Decoder = nil
-	return d.decode(io.MultiReader(&arrived, source), maxWindow)
+	return d.decode(io.MultiReader(&arrived, b.source), maxWindow)
 }
 
 // declaresLarge reports whether the first frame needs a large window, or is a skippable frame. It reports false for bytes that aren't the

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
@@ -207,6 +209,77 @@ func TestDecompressWindowWaits(t *testing.T) {
 		runtime.GC()
 		runtime.GC()
 	}
+}
+
+// The memory of zstd's decoders counts against MaxBufferedBodies until they have decoded their body. Clients that send the beginning of a body,
+// and then nothing, give way to others.
+func TestDecompressRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := make(chan struct{})
+		server := &filo.Server{MaxBufferedBodies: 8 << 20, Handler: middleware.Decompress()(func(c *filo.Ctx) error {
+			body, err := c.Body()
+			if c.Path() == "/held" {
+				<-held
+			}
+			if err != nil {
+				return err
+			}
+			return c.Text(200, string(body))
+		})}
+		s := servertest.NewServer(t, server)
+		post := func(path, begin, rest string) net.Conn {
+			client := s.Dial(t)
+			fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: filo.test\r\nConnection: close\r\nContent-Encoding: zstd\r\nContent-Length: %d\r\n\r\n%s",
+				path, len(begin)+len(rest), begin)
+			return client
+		}
+		statuses := func(clients []net.Conn) map[string]int {
+			counts := make(map[string]int)
+			for _, client := range clients {
+				raw, err := io.ReadAll(client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				counts[string(raw)[len("HTTP/1.1 "):][:3]]++
+			}
+			return counts
+		}
+		const begin, end = "\x28\xb5\x2f\xfd\x00\x50\x08\x00\x00x", "\x01\x00\x00" // a window of 1 MB
+		var whole, silent []net.Conn
+		for range 20 {
+			whole = append(whole, post("/held", begin+end, ""))
+			synctest.Wait()
+		}
+		if used := server.Stats().BodiesBuffered; used != 0 {
+			t.Errorf("%d bytes are counted for bodies that were decoded", used)
+		}
+		for range 200 {
+			silent = append(silent, post("/", begin, end))
+			synctest.Wait()
+		}
+		if used := server.Stats().BodiesBuffered; used < 7<<20 || used > 8<<20 {
+			t.Errorf("%d bytes are counted for bodies that are being decoded", used)
+		}
+		time.Sleep(2 * time.Second)
+		if got := s.DoBody(t, "POST /", begin+end, "Content-Encoding: zstd"); got.Status != 200 || got.Body != "x" {
+			t.Errorf("while others are silent: %v", got)
+		}
+		if got := statuses(silent[:6]); got["408"] != 6 { // one at once, and the others when they have taken too long
+			t.Errorf("the first silent ones: %v", got)
+		}
+		if got := statuses(silent[6:]); got["503"] != 194 {
+			t.Errorf("the other silent ones: %v", got)
+		}
+		close(held)
+		if got := statuses(whole); got["200"] != 20 {
+			t.Errorf("the whole ones: %v", got)
+		}
+		if used := server.Stats().BodiesBuffered; used != 0 {
+			t.Errorf("%d bytes are counted in the end", used)
+		}
+	})
+	runtime.GC() // see TestDecompressWindowWaits
+	runtime.GC()
 }
 
 // If MaxBytes sets no limit, the server's limit for bodies applies to a decoded body. The connection stays usable after each request.

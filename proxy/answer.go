@@ -47,9 +47,12 @@ func (a *answer) modify(r *http.Response) error {
 		return fmt.Errorf("proxy: the upstream's status is %d", r.StatusCode)
 	}
 	if modify := a.proxy.options.ModifyResponse; modify != nil {
-		if err := modify(r); err != nil {
+		if err := callModify(modify, r); err != nil {
 			return err
 		}
+	}
+	if r.StatusCode == 101 && !switched(r) {
+		return errSwitched // ReverseProxy would refuse the answer, too, but without closing it
 	}
 	own, cors := a.Header(), false
 	if len(own) == 0 {
@@ -66,6 +69,19 @@ func (a *answer) modify(r *http.Response) error {
 		}
 	}
 	return nil
+}
+
+// callModify calls Options.ModifyResponse. After an error, ReverseProxy closes the answer. After a panic it doesn't, and so callModify does.
+func callModify(modify func(*http.Response) error, r *http.Response) error {
+	returned := false
+	defer func() {
+		if !returned {
+			r.Body.Close()
+		}
+	}()
+	err := modify(r)
+	returned = true
+	return err
 }
 
 // fromBoth are the fields that are sent with both the middleware's values and the upstream's.

@@ -16,3 +16,11 @@ func (p *Proxy) TrustRoots(roots *x509.CertPool) {
 
 // HasDotSegment exports hasDotSegment.
 var HasDotSegment = hasDotSegment
+
+// Active returns how many requests the upstreams are serving.
+func (p *Proxy) Active() (n int64) {
+	for _, u := range p.upstreams {
+		n += u.active.Load()
+	}
+	return n
+}

@@ -1,10 +1,14 @@
 package proxy
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"net/textproto"
 	"slices"
 	"strings"
+
+	"github.com/filohttp/filo/internal/syntax"
 )
 
 // limitUpgrades lets a client ask an upstream to switch to one of the protocols in Options.Upgrades, and to no other.
@@ -28,6 +32,25 @@ func chooseUpgrade(asked, allowed []string) string {
 			if slices.ContainsFunc(allowed, func(p string) bool { return strings.EqualFold(p, protocol) }) {
 				return protocol
 			}
+		}
+	}
+	return ""
+}
+
+var errSwitched = errors.New("proxy: the upstream has switched protocols, but not as the request asked")
+
+// switched reports whether a 101 switches to the protocol that its request asks for.
+func switched(r *http.Response) bool {
+	_, isConn := r.Body.(io.ReadWriteCloser)
+	protocol := upgradeOf(r.Header)
+	return isConn && protocol != "" && r.Request != nil && syntax.EqualFold(protocol, upgradeOf(r.Request.Header))
+}
+
+// upgradeOf returns the field Upgrade, or "" if Connection doesn't list it.
+func upgradeOf(h http.Header) string {
+	for _, list := range h["Connection"] {
+		if syntax.ListHasToken([]byte(list), "Upgrade") {
+			return h.Get("Upgrade")
 		}
 	}
 	return ""

@@ -2,10 +2,15 @@ package proxy_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo/proxy"
 )
@@ -62,5 +67,58 @@ func TestUpgradeUnasked(t *testing.T) {
 		if err != nil || response.StatusCode != 502 || strings.Contains(got, "tunnel") {
 			t.Errorf("asked for %s: %q", protocol, got)
 		}
+	}
+}
+
+// An answer that isn't passed on leaves no connection to the upstream behind, and no request that counts as active.
+func TestRefusedAnswerEnds(t *testing.T) {
+	const asks, switches = "Connection: Upgrade\r\nUpgrade: websocket\r\n", "HTTP/1.1 101 Switching Protocols\r\n"
+	for _, test := range []struct {
+		name, fields, answer string
+		modify               func(*http.Response) error
+		status               int
+	}{
+		{"an upgrade that nobody asked for", "", switches + asks + "\r\n", nil, 502},
+		{"a 101 without Upgrade", "", switches + "\r\n", nil, 502},
+		{"a 101 without Upgrade, though asked for", asks, switches + "\r\n", nil, 502},
+		{"another protocol", asks, switches + "Connection: Upgrade\r\nUpgrade: lines\r\n\r\n", nil, 502},
+		{"a panic", "", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nso far", func(*http.Response) error { panic("in ModifyResponse") }, 500},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			ended := make(chan error, 1)
+			go func() {
+				conn, err := ln.Accept()
+				if err != nil {
+					ended <- err
+					return
+				}
+				defer conn.Close()
+				r := bufio.NewReader(conn)
+				if _, err := http.ReadRequest(r); err != nil {
+					ended <- err
+					return
+				}
+				io.WriteString(conn, test.answer)
+				conn.SetReadDeadline(time.Now().Add(patience))
+				_, err = io.Copy(io.Discard, r)
+				ended <- err
+			}()
+			f := newFront(t, proxy.Options{Upstreams: []string{"http://" + ln.Addr().String()}, ModifyResponse: test.modify})
+			got := f.raw("GET / HTTP/1.1\r\nHost: a\r\n" + test.fields + "\r\n")
+			if !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.status)) {
+				t.Errorf("the client got %q, want %d", got, test.status)
+			}
+			if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the upstream's connection stays open")
+			}
+			if n := f.proxy.Active(); n != 0 {
+				t.Errorf("%d requests count as active", n)
+			}
+		})
 	}
 }

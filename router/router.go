@@ -29,15 +29,18 @@ type Router struct {
 	// DisableMethodNotAllowed answers 404 instead of 405 where the path only has routes for other methods.
 	DisableMethodNotAllowed bool
 
+	// What mu guards is constant once frozen is set.
 	mu               sync.Mutex
+	frozen           bool              // the first request has come; guarded by mu
 	routes           []*Route          // guarded by mu
 	named            map[string]*Route // guarded by mu
 	index            map[string]*index // by host; guarded by mu
 	notFound         filo.Handler      // guarded by mu
 	methodNotAllowed filo.Handler      // guarded by mu
 
-	// table answers requests. The first request creates it.
-	table atomic.Pointer[table]
+	// table answers requests. The first request creates it, and holds freezing while it does.
+	table    atomic.Pointer[table]
+	freezing sync.Mutex
 }
 
 // New returns a router without routes.
@@ -66,7 +69,7 @@ func (r *Router) MethodNotAllowed(h filo.Handler) {
 
 // mustNotServe panics if the router serves. The caller must hold mu.
 func (r *Router) mustNotServe(what string) {
-	if r.table.Load() != nil {
+	if r.frozen {
 		panic("router: " + what + " while the router serves: everything must be registered before the first request")
 	}
 }
@@ -104,13 +107,17 @@ type table struct {
 	class class.Class
 }
 
-// freeze builds the table and the middleware chains.
+// freeze builds the table and the middleware chains. It doesn't hold mu when it calls the program's middleware functions, because these may
+// call methods of the router, such as Routes and URL.
 func (r *Router) freeze() *table {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.freezing.Lock()
+	defer r.freezing.Unlock()
 	if t := r.table.Load(); t != nil {
 		return t
 	}
+	r.mu.Lock()
+	r.frozen = true
+	r.mu.Unlock()
 	t := &table{router: r, literals: new(literals), notFound: r.notFound, methodNotAllowed: r.methodNotAllowed}
 	t.class.Name = "no route"
 	t.unmatched = t.entered(r.wrap(t.answer))

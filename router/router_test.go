@@ -655,3 +655,22 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 }
+
+// A middleware function may ask the router for its routes while the router builds the chains. A change is then too late.
+func TestMiddlewareAsksRouter(t *testing.T) {
+	r := router.New()
+	r.GET("/users/{id}", show).Name("user")
+	r.Use(func(next filo.Handler) filo.Handler {
+		routes := len(r.Routes())
+		at, err := r.URL("user", "7")
+		late := panicOf(func() { r.GET("/late", show) })
+		return func(c *filo.Ctx) error {
+			c.Response.Header.Set("Asked", fmt.Sprintf("%d %s %v %s", routes, at, err, late))
+			return next(c)
+		}
+	})
+	got := do(t, r, "GET /users/7").Header.Get("Asked")
+	if !strings.HasPrefix(got, "1 /users/7 <nil>") || !strings.Contains(got, "while the router serves") {
+		t.Errorf("the middleware got %q", got)
+	}
+}

@@ -108,8 +108,11 @@ const logEvery = 10 * time.Second
 // offload makes the rest of the handler run as a filo.Offload handler does, so that waiting doesn't block the loop that has read the request.
 var offload = filo.Offload(func(*filo.Ctx) error { return nil })
 
-// errLimit is shared by all requests: nothing may change it.
-var errLimit = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
+// These errors are shared by all requests: nothing may change them. errLeft has a status since a 503 says that the handler hasn't run.
+var (
+	errLimit = &filo.HTTPError{Status: 503, Detail: "too many requests at once: see Retry-After", Err: filo.ErrBusy}
+	errLeft  = &filo.HTTPError{Status: 503, Err: filo.ErrClientGone}
+)
 
 func (l *limiter) run(c *filo.Ctx, next filo.Handler) (err error) {
 	permit, err := l.acquire(c)
@@ -161,8 +164,8 @@ func (l *limiter) acquire(c *filo.Ctx) (adaptivelimiter.Permit, error) {
 	if err == nil {
 		permit.Drop() // the permit was granted just after the wait had ended
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, filo.ErrClientGone) {
-		return nil, cause
+	if errors.Is(context.Cause(ctx), filo.ErrClientGone) {
+		return nil, errLeft
 	}
 	return nil, l.refuse(c)
 }

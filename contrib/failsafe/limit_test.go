@@ -19,6 +19,7 @@ import (
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/contrib/failsafe"
 	"github.com/filohttp/filo/internal/tcptest"
+	"github.com/filohttp/filo/middleware/idempotency"
 	"github.com/filohttp/filo/servertest"
 )
 
@@ -128,6 +129,34 @@ func TestRefusals(t *testing.T) {
 		clients.Wait()
 		if n := strings.Count(log.String(), "AdaptiveLimit refuses requests"); n != 1 {
 			t.Errorf("%d records, want 1:\n%s", n, &log)
+		}
+	})
+}
+
+// If the client leaves while its request waits for a permit, middleware outside sees a 503, because the handler hasn't run. So the client's
+// Idempotency-Key can be used again.
+func TestClientLeavesWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, leave := 0, make(chan struct{})
+		limit := failsafe.AdaptiveLimit(failsafe.AdaptiveLimitOptions{Limiter: fixed(1), MaxWait: time.Hour})
+		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: func(*filo.Ctx) []byte { return []byte("all") }})(limit(func(c *filo.Ctx) error {
+			calls++
+			<-leave
+			return c.NoContent()
+		})))
+		first := make(chan int)
+		go func() { first <- s.DoBody(t, "POST /", "a", "Idempotency-Key: a").Status }()
+		synctest.Wait()
+		second := s.Dial(t)
+		io.WriteString(second, servertest.Request("POST /", "b", "Idempotency-Key: b"))
+		synctest.Wait()
+		second.Reset()
+		synctest.Wait()
+		close(leave)
+		<-first
+		synctest.Wait()
+		if got := s.DoBody(t, "POST /", "b", "Idempotency-Key: b"); got.Status != 204 || calls != 2 {
+			t.Errorf("a repetition: %v, and %d requests have run", got, calls)
 		}
 	})
 }

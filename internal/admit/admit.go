@@ -201,3 +201,14 @@ func (p *Place) Leave() {
 		p.of.give(k)
 	}
 }
+
+// Refusal is the cause of the error of a request that got no place, so its handler wasn't called.
+type Refusal struct {
+	Cause error
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Cause.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Cause }

@@ -5,8 +5,7 @@ import (
 	"mime/multipart"
 )
 
-// Counter reads the body of a form. As bytes arrive, Counter reserves room for those that the form may keep in memory. Until the form is complete,
-// Counter can't tell files, which may go to a temporary file, from values. So until then it counts at most Most bytes.
+// Counter reads the body of a form. As bytes arrive, Counter reserves room for those that the form may keep in memory.
 type Counter struct {
 	Body io.Reader
 	Most int64 // how many bytes of files the form may keep in memory
@@ -14,15 +13,43 @@ type Counter struct {
 	Take func(n int64) error
 	Give func(n int64)
 
+	files   *fileFinder
 	read    int64
 	counted int64
+}
+
+// mostOther is how many bytes the form may keep in memory besides the content of files: a constant of mime/multipart.
+const mostOther = 10 << 20
+
+// ReadForm is the function Read for the body that c reads.
+func (c *Counter) ReadForm(contentType string, limits Limits) (*multipart.Form, error) {
+	boundary, err := boundaryIn(contentType, false)
+	if err != nil {
+		return nil, err
+	}
+	c.files = newFileFinder(boundary)
+	form, err := readForm(c, boundary, limits)
+	if err != nil {
+		return nil, err
+	}
+	if err = c.countForm(form); err != nil {
+		_ = form.RemoveAll() // the lack of room is the error, even if the form's file can't be removed
+		return nil, err
+	}
+	return form, nil
 }
 
 // Read implements io.Reader.
 func (c *Counter) Read(p []byte) (int, error) {
 	n, err := c.Body.Read(p)
-	if c.read += int64(n); c.read > c.counted+c.Free && c.counted < c.Most {
-		if full := c.count(min(c.read, c.Most)); full != nil {
+	c.files.scan(p[:n])
+	c.read += int64(n)
+	kept := c.read - c.files.found + min(c.files.found, c.Most)
+	if kept-c.Most > mostOther {
+		kept = c.Most + mostOther
+	}
+	if kept > c.counted+c.Free {
+		if full := c.count(kept); full != nil {
 			return 0, full
 		}
 	}
@@ -42,8 +69,8 @@ func (c *Counter) count(n int64) error {
 	return nil
 }
 
-// CountForm counts what a complete form keeps in memory.
-func (c *Counter) CountForm(form *multipart.Form) error {
+// countForm counts what a complete form keeps in memory.
+func (c *Counter) countForm(form *multipart.Form) error {
 	values, files := int64(0), int64(0)
 	for name, list := range form.Value {
 		for _, value := range list {

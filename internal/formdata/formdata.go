@@ -77,6 +77,10 @@ func Read(body io.Reader, contentType string, limits Limits) (*multipart.Form, e
 	if err != nil {
 		return nil, err
 	}
+	return readForm(body, boundary, limits)
+}
+
+func readForm(body io.Reader, boundary string, limits Limits) (*multipart.Form, error) {
 	limits = limits.WithDefaults()
 	limiter := newPartLimiter(body, boundary, limits)
 	form, err := multipart.NewReader(limiter, boundary).ReadForm(limits.MaxMemory)

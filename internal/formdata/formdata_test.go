@@ -273,6 +273,7 @@ func FuzzRead(f *testing.F) {
 		form, err := Read(reader, contentType, limits)
 		if err == nil {
 			checkLimits(t, form, limits)
+			checkFound(t, form, body, contentType, int(chunk)+1)
 			if err := form.RemoveAll(); err != nil {
 				t.Fatal(err)
 			}
@@ -322,6 +323,27 @@ func checkLimits(t *testing.T, form *multipart.Form, limits Limits) {
 	}
 	if parts > limits.MaxParts {
 		t.Fatalf("%d parts", parts)
+	}
+}
+
+// checkFound checks that a fileFinder takes no byte of a value for a file's.
+func checkFound(t *testing.T, form *multipart.Form, body []byte, contentType string, chunk int) {
+	boundary, err := boundaryIn(contentType, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := int64(len(body))
+	for _, values := range form.Value {
+		for _, value := range values {
+			most -= int64(len(value))
+		}
+	}
+	f := newFileFinder(boundary)
+	for ; len(body) > 0; body = body[min(chunk, len(body)):] {
+		f.scan(body[:min(chunk, len(body))])
+	}
+	if f.found > most {
+		t.Fatalf("%d bytes of files found, where there are at most %d", f.found, most)
 	}
 }
 

@@ -42,6 +42,14 @@ var (
 	KeepFields any
 	// MaxHeaderFields is func(c *filo.Ctx) int.
 	MaxHeaderFields any
+	// TakeRoom is func(c *filo.Ctx, n int64) error.
+	TakeRoom any
+	// GiveRoom is func(c *filo.Ctx, n int64).
+	GiveRoom any
+	// TakeEncoder is func(c *filo.Ctx, n int64, must bool) bool.
+	TakeEncoder any
+	// GiveEncoder is func(c *filo.Ctx, n int64).
+	GiveEncoder any
 )
 
 // HTTP3Counts counts what is open over HTTP/3: see Stats.

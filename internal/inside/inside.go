@@ -29,6 +29,12 @@ var (
 
 	keepFields      = hooks.KeepFields.(func(*filo.Ctx))
 	maxHeaderFields = hooks.MaxHeaderFields.(func(*filo.Ctx) int)
+
+	takeRoom = hooks.TakeRoom.(func(c *filo.Ctx, n int64) error)
+	giveRoom = hooks.GiveRoom.(func(c *filo.Ctx, n int64))
+
+	takeEncoder = hooks.TakeEncoder.(func(c *filo.Ctx, n int64, must bool) bool)
+	giveEncoder = hooks.GiveEncoder.(func(c *filo.Ctx, n int64))
 )
 
 // Leftover describes the counters of a server that should be 0 when no connection and no request is open, but aren't. It returns "" if there are
@@ -100,6 +106,20 @@ func Upgrade(c *filo.Ctx) (conn net.Conn, buffered []byte, err error) { return u
 
 // MaxHeaderFields returns filo.Server.MaxHeaderFields, or the default if the field isn't set.
 func MaxHeaderFields(c *filo.Ctx) int { return maxHeaderFields(c) }
+
+// TakeRoom counts n more bytes for the request's body against filo.Server.MaxBufferedBodies. If there is no room, the error is a 503, which wraps
+// filo.ErrBusy. At the end of the request, the bytes that GiveRoom hasn't given back are given back.
+func TakeRoom(c *filo.Ctx, n int64) error { return takeRoom(c, n) }
+
+// GiveRoom gives back n bytes that TakeRoom has counted.
+func GiveRoom(c *filo.Ctx, n int64) { giveRoom(c, n) }
+
+// TakeEncoder counts n bytes for the encoder of a stream, and reports whether there is room. If must is true, there always is. All of a server's
+// encoders may take as much as filo.Server.MaxBufferedAnswers, apart from the answers that it limits.
+func TakeEncoder(c *filo.Ctx, n int64, must bool) bool { return takeEncoder(c, n, must) }
+
+// GiveEncoder gives back n bytes that TakeEncoder has counted.
+func GiveEncoder(c *filo.Ctx, n int64) { giveEncoder(c, n) }
 
 // Offload makes the rest of a handler run like a filo.Offload handler. A handler calls it when it is about to wait, for example for a file. It
 // returns the same errors as Enter.

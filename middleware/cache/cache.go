@@ -92,9 +92,10 @@ type Options struct {
 // 9211) of the response says how the request was served, such as "filo; hit; ttl=30" or "filo; fwd=stale; stored".
 //
 // While the handler runs, further requests for the same answer wait for it, for at most 5 seconds, or until the answer turns out not to be
-// storable. A successful request with a method that may change something removes the stored answers for its target. A GET or QUERY that began
-// before the removal doesn't store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case of
-// percent-encoding's digits, or the encoding of letters, digits and "-._~".
+// storable. A successful request with a method that may change something removes the stored answers for its target. Such a request also removes
+// them if its answer was sent before its handler returned, as by a Timeout or in a stream. A GET or QUERY that began before the removal doesn't
+// store its answer. Targets are the same if they differ in a default port, a host's case or final dot, the case of percent-encoding's digits, or
+// the encoding of letters, digits and "-._~".
 //
 // Fields set by middleware outside of the cache, such as request ids, aren't stored. Put the cache outside of Compress and ETag, and inside
 // of BodyLimit and of everything that decides whether a client may get the answer. New panics if an option is negative.
@@ -261,7 +262,8 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 }
 
 // change serves a request that may change its target. If it succeeds, the answers to GET and QUERY are removed (RFC 9111, section 4.4). The
-// removal happens before the client gets the answer, so the handler answers the client's next request.
+// removal happens before the client gets the answer, so the handler answers the client's next request. If the answer was sent
+// before the handler returned, they are removed when it returns, since it may have changed the target after its answer.
 func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
@@ -275,7 +277,7 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	})
 	err := next(c)
 	returned = true
-	if err == nil && c.Status() < 400 {
+	if c.Committed() || err == nil && c.Status() < 400 {
 		m.remove(c, key)
 	}
 	return err

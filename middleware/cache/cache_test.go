@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -345,6 +346,50 @@ func TestInvalidation(t *testing.T) {
 			}
 		}
 	})
+}
+
+// If a handler's time-out has answered, or its answer has streamed, the answers are removed when the handler returns: its change may have
+// come after its answer.
+func TestLateInvalidation(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		put  filo.Handler
+		end  error
+	}{
+		{"a time-out", func(c *filo.Ctx) error { <-c.Context().Done(); return nil }, nil},
+		{"a time-out and an error", func(c *filo.Ctx) error { <-c.Context().Done(); return nil }, errors.New("late")},
+		{"a stream", func(c *filo.Ctx) error {
+			w := c.Stream()
+			io.WriteString(w, "soon")
+			return w.Flush()
+		}, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			value, change := "old", make(chan struct{})
+			s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
+				if c.Method() == "GET" {
+					return c.Text(200, value)
+				}
+				if err := test.put(c); err != nil {
+					return err
+				}
+				<-change
+				value = "new"
+				return test.end
+			}, cache.New(cache.Options{TTL: time.Hour}), middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second})))
+			conn := s.Dial(t)
+			io.WriteString(conn, servertest.Request("PUT /", "new"))
+			time.Sleep(2 * time.Second)
+			if got := s.Do(t, "GET /"); got.Body != "old" {
+				t.Errorf("%s: before the change: %v", test.name, got)
+			}
+			close(change)
+			synctest.Wait()
+			if got := s.Do(t, "GET /"); got.Body != "new" {
+				t.Errorf("%s: after the change: %v", test.name, got)
+			}
+		})
+	}
 }
 
 // Fields that middleware outside sets belong to the current request, not to the request whose answer was stored.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/refusals"
@@ -65,7 +66,8 @@ type Options struct {
 //
 // All answers are stored, except a handler's 401, 403, 429 and 503, which mean that the handler did nothing: their key can be used again.
 // If an answer streams or is too large, the middleware stores only that the request was executed, and a repetition gets 409. The same holds
-// after a handler that panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown.
+// after a handler that panicked, returned filo.ErrAbort or exceeded its Timeout, because its effect is unknown. But if a request leaves the
+// queue of an inner ConcurrencyLimit without a place, its key can be used again, even if its client has left or its Timeout has answered.
 //
 // So that a stored answer suits clients that accept other content codings, the handler sees no Accept-Encoding that allows a coding, unless
 // the client refuses uncompressed answers. A Compress inside then has nothing to do; a Compress outside compresses. If an answer has a
@@ -214,12 +216,7 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 	if err != nil {
 		err = c.RenderError(err) // renders the answer that will be stored
 	}
-	if errors.Is(err, filo.ErrAbort) {
-		return err
-	}
-	// A time-out has committed its answer, whatever the handler returns afterwards.
-	if nothingDone(c.Status()) && !c.Committed() {
-		undone = true
+	if undone = refused(c, err); undone || errors.Is(err, filo.ErrAbort) {
 		return err
 	}
 	if body, ok := c.Response.WholeBody(); ok && len(body) <= m.MaxBodyBytes {
@@ -228,6 +225,20 @@ func (m *keeper) run(c *filo.Ctx, next filo.Handler, key string, claim Record) e
 		}
 	}
 	return err
+}
+
+// refused reports whether a request was refused before anything was done. The error is what RenderError returned.
+func refused(c *filo.Ctx, err error) bool {
+	if _, ok := errors.AsType[*admit.Refusal](err); ok {
+		return true // even if a time-out has answered
+	}
+	switch known, ok := errors.AsType[*filo.HTTPError](err); {
+	case c.Committed(): // a time-out has answered, whatever the handler has returned afterwards
+		return false
+	case errors.Is(err, filo.ErrAbort): // the error has no answer, since the client has left
+		return ok && nothingDone(known.Status)
+	}
+	return nothingDone(c.Status())
 }
 
 // nothingDone reports whether a status says that a request was refused before anything was done: because of its sender, or only temporarily.

@@ -236,6 +236,62 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// A request that leaves ConcurrencyLimit's queue without a place hasn't run, even if its client has left or its Timeout has answered. So its
+// key can be used again.
+func TestNoPlace(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			calls, release := 0, make(chan struct{})
+			s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
+				calls++
+				<-release
+				return c.NoContent()
+			}, idempotency.New(idempotency.Options{Scope: scopeOf}),
+				middleware.Timeout(middleware.TimeoutOptions{Timeout: time.Second, Error: filo.Error(504, "")}),
+				middleware.ConcurrencyLimit(middleware.ConcurrencyLimitOptions{Limit: 1, Queue: 1, MaxWait: time.Hour})))
+			first := make(chan int)
+			go func() { first <- s.DoBody(t, "POST /", "a", "Idempotency-Key: a").Status }()
+			synctest.Wait()
+			second := s.Dial(t)
+			io.WriteString(second, servertest.Request("POST /", "b", "Idempotency-Key: b"))
+			if leaves {
+				synctest.Wait()
+				second.Reset()
+			} else if answer, err := io.ReadAll(second); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 504 ") {
+				t.Errorf("the time-out's answer: %q, %v", answer, err)
+			}
+			close(release)
+			<-first
+			synctest.Wait()
+			if got := s.DoBody(t, "POST /", "b", "Idempotency-Key: b"); got.Status != 204 || calls != 2 {
+				t.Errorf("a repetition, client has left %v: %v, and %d requests have run", leaves, got, calls)
+			}
+		})
+	}
+}
+
+// A 503 means that the handler did nothing, even if its client has left before.
+func TestBusyWithoutClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := servertest.New(t, idempotency.New(idempotency.Options{Scope: scopeOf})(func(c *filo.Ctx) error {
+			if calls++; calls > 1 {
+				return c.NoContent()
+			}
+			<-c.Context().Done()
+			return filo.Error(503, "")
+		}))
+		first := s.Dial(t)
+		io.WriteString(first, servertest.Request("POST /", "a", "Idempotency-Key: a"))
+		synctest.Wait()
+		first.Reset()
+		synctest.Wait()
+		if got := s.DoBody(t, "POST /", "a", "Idempotency-Key: a"); got.Status != 204 || calls != 2 {
+			t.Errorf("a repetition: %v, and %d requests have run", got, calls)
+		}
+	})
+}
+
 // In memory a key isn't free while its request runs, however long that takes.
 func TestRunsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
