@@ -80,7 +80,11 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	w.endOuter()
 	w.timer.Switch(class)
 	c.always = c.always || class.IsAlways()
-	if err := w.admit(class, class.MayRunInline(), c.always, c.exchange.wire); err != nil {
+	switch err := w.admit(class, class.MayRunInline(), c.always, c.exchange.wire); err {
+	case nil:
+	case ErrClientGone, ErrHandlerTimeout:
+		return &admit.Refusal{Cause: err} // the request has waited for a place in vain, so its handler hasn't run
+	default:
 		return err
 	}
 	inline := w.leads()
