@@ -416,7 +416,7 @@ func (c *carried) readBody(b *body, p []byte) (int, error) {
 	case b.isTooLarge():
 		return 0, b.fail(errTooLarge)
 	}
-	c.reads.Store(true) // before the look at the time-out, which either has answered already or will find that the handler reads
+	c.reads.Store(true) // set before the check of the time-out: either it has answered already, or it will find that the handler reads
 	defer c.reads.Store(false)
 	switch {
 	case c.scratch.ctx.timedOut():

@@ -215,7 +215,7 @@ func (b *decodedBody) takeRoom(n int64) error {
 	return err
 }
 
-// end ends the decoding. Further calls of Read return err. The decoder returns to its pool at once: the handler may still run for long.
+// end ends the decoding. Read then returns err. The decoder returns to its pool at once: the handler may still run for long.
 func (b *decodedBody) end(err error) error {
 	b.err = err
 	if b.decoder != nil {

@@ -220,7 +220,7 @@ type receiver struct {
 	until    time.Time      // when the call must have received everything
 	patience time.Duration  // how long the client may take for a piece of a message
 	mayIdle  bool           // between messages the client may be silent until the time until
-	hurries  bool           // the deadline of from is that of a piece
+	hurries  bool           // the deadline that from has is for a piece
 }
 
 // await sets the deadline for the next n bytes, unless they have arrived already. These bytes either begin a message or are a piece of one.
