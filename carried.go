@@ -541,6 +541,16 @@ func (t guardedTransport) SetReadDeadline(at time.Time) error {
 	return t.guard(func() error { return t.Transport.SetReadDeadline(at) })
 }
 
+// interruptRead ends a read of the body, if that is possible.
+func (t guardedTransport) interruptRead() {
+	t.guard(func() error {
+		if !t.Transport.MayInterrupt() {
+			return nil
+		}
+		return t.Transport.SetReadDeadline(clock.Past)
+	})
+}
+
 // SetWriteDeadline implements hooks.Transport.
 func (t guardedTransport) SetWriteDeadline(at time.Time) error {
 	return t.guard(func() error { return t.Transport.SetWriteDeadline(at) })
@@ -677,8 +687,8 @@ func (c *carried) answerApart(e *HTTPError, fields *field.List, head bool) (size
 		}
 		return t.Flush()
 	})
-	if c.reads.Load() && c.transport.MayInterrupt() {
-		guarded.SetReadDeadline(clock.Past)
+	if c.reads.Load() {
+		guarded.interruptRead()
 	}
 	return int64(len(body)), err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
+	"github.com/filohttp/filo/internal/clock"
 	"github.com/filohttp/filo/internal/requestctx"
 	"github.com/filohttp/filo/internal/running"
 )
@@ -80,11 +81,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 	w.endOuter()
 	w.timer.Switch(class)
 	c.always = c.always || class.IsAlways()
-	switch err := w.admit(class, class.MayRunInline(), c.always, c.exchange.wire); err {
-	case nil:
-	case ErrClientGone, ErrHandlerTimeout:
-		return &admit.Refusal{Cause: err} // the request has waited for a place in vain, so its handler hasn't run
-	default:
+	if err := w.admit(class, class.MayRunInline(), c.always, c.exchange.wire); err != nil {
 		return err
 	}
 	inline := w.leads()
@@ -97,7 +94,7 @@ func (c *Ctx) enter(class *class.Class, route string) error {
 func (x *exchange) enterServer() error {
 	class, w := &x.server.classes.handler, x.scratch
 	trusted := class.Trusted.Load()
-	if w.worker == nil || trusted && class.MayRunInline() && !w.worker.Crowded() {
+	if w.worker == nil || trusted && class.MayRunInline() && !w.crowded() {
 		return nil
 	}
 	err := w.admit(class, trusted, false, x.wire) // a trusted class's handler may enter a quick class
@@ -165,18 +162,27 @@ func (w *scratch) mayStay(class *class.Class) (stays, must bool) {
 	switch {
 	case !class.MayRunInline():
 		return false, true
+	case w.crowded():
+		return false, true // even a quick handler needs a place
 	case !w.leads():
-		// While there are more workers than the cap allows, a quick handler needs a place in the blocking driver over HTTP/2, too: each that
-		// hangs costs the connection another worker.
-		crowded := w.worker != nil && w.place.Kind() == admit.None && w.worker.pool.places.Beyond() > 0
-		return !crowded, crowded
-	case w.worker.Crowded():
-		return false, true // in a crowded loop even a quick handler needs a place
+		return true, false
 	case w.worker.IsTired(class):
 		return false, false
 	}
 	w.worker.BeginClass(class)
 	return true, false
+}
+
+// crowded reports whether there are more workers than the cap allows, and the worker may cost one more by running a handler: as a leader
+// that could lose its loop, or in the blocking driver as the owner of a connection of HTTP/2 that another worker would have to read.
+func (w *scratch) crowded() bool {
+	switch {
+	case w.worker == nil:
+		return false
+	case w.leads():
+		return w.worker.Crowded()
+	}
+	return w.place.Kind() == admit.None && w.worker.pool.places.Beyond() > 0
 }
 
 // staysAlone decides whether a handler runs while its worker leads the loop, although the handler's class isn't quick. It returns true if the
@@ -269,11 +275,21 @@ func (c *conn) queueUp() error {
 		return err
 	}
 	w.worker.LeaveFor(nil, admit.None.Only())
-	err := c.flushEarlier()
-	if late := c.awaitPlace(); late != nil {
-		return late
+	if err := c.flushBeforeQueue(); err != nil {
+		c.server.pool.places.LeaveQueue()
+		return err
 	}
-	return err
+	return c.awaitPlace()
+}
+
+// flushBeforeQueue sends the earlier answers of a request that has joined the queue. It takes no longer than a request may wait in the queue:
+// a client that doesn't read must not keep others out of the queue.
+func (c *conn) flushBeforeQueue() error {
+	until := &c.scratch.ctx.writeUntil
+	own := *until
+	*until = clock.Earlier(own, c.server.clock.Exact().Add(c.server.pool.places.MaxWait()))
+	defer func() { *until = own }()
+	return c.flushEarlier()
 }
 
 // awaitPlace calls exchange.awaitPlace, and corrects its result: a broken connection has lost its client, even if there is a place; and a

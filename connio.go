@@ -71,13 +71,20 @@ func (c *conn) deadlineSet(time.Time, bool) error { return nil }
 // beginWriting prepares a wait for the client to take bytes, and returns the deadline of the wait; 0 means none.
 func (c *conn) beginWriting(now clock.Time) clock.Time {
 	c.since, c.buffered = now, notLooked
-	until := &c.scratch.ctx.writeUntil
-	if *until == 0 && c.scratch.isFindingOut() && !c.scratch.mayRun() {
-		*until = now.Add(findOutTime)
+	ctx := c.scratch.ctx
+	if c.scratch.isFindingOut() {
+		switch {
+		case c.scratch.mayRun():
+			if ctx.hurries {
+				ctx.writeUntil, ctx.hurries = 0, false
+			}
+		case ctx.writeUntil == 0:
+			ctx.writeUntil, ctx.hurries = now.Add(findOutTime), true
+		}
 	}
-	if *until != 0 {
+	if until := ctx.writeUntil; until != 0 {
 		c.buffered = notFollowed
-		return *until
+		return until
 	}
 	return c.writePace.Deadline(now, c.server.config.writing)
 }

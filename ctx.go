@@ -91,6 +91,7 @@ type Ctx struct {
 	timeout  *handlerTimeout // nil until a timeout is set; reused by the next request
 	// readUntil and writeUntil are the deadlines that the handler has set; 0 means none.
 	readUntil, writeUntil clock.Time
+	hurries               bool // writeUntil is the server's: see beginWriting
 	// clientGone says that the request's context has ended because the client left, or could no longer be written to. It stays
 	// false if nobody has asked for the context.
 	clientGone bool
@@ -130,7 +131,7 @@ func init() {
 	hooks.Leftover = (*Server).leftover
 	hooks.Overdue = (*Server).overdue
 	hooks.MaxHeaderFields = func(c *Ctx) int { return c.exchange.server.config.head.Fields }
-	hooks.TakeRoom = func(c *Ctx, n int64) error { return c.exchange.takeRoom(n) }
+	hooks.TakeRoom = func(c *Ctx, n int64) error { return c.exchange.takeDecoderRoom(n) }
 	hooks.GiveRoom = func(c *Ctx, n int64) { c.exchange.giveRoom(n) }
 	hooks.TakeEncoder = func(c *Ctx, n int64, must bool) bool { return c.exchange.server.takeEncoder(n, must) }
 	hooks.GiveEncoder = func(c *Ctx, n int64) { c.exchange.server.encoders.Add(-n) }
@@ -166,7 +167,7 @@ func (c *Ctx) end() {
 	c.stopWatch() // again: the program's Close may have started a watch
 	c.exchange.scratch.running.End()
 	c.deadline, c.clientGone, c.abandoned, c.claimed = time.Time{}, false, false, false
-	c.readUntil, c.writeUntil = 0, 0
+	c.readUntil, c.writeUntil, c.hurries = 0, 0, false
 	c.rendered, c.returned, c.always, c.match.Route, c.override, c.logger = false, false, false, "", nil, nil
 	if len(c.logAttributes) > 0 {
 		clear(c.logAttributes)

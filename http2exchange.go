@@ -253,15 +253,17 @@ func (s *http2Exchange) endHandler(ctx *Ctx) {
 
 // conclude renders or aborts an answer whose handler has returned. The argument mine says that the caller owns the connection.
 func (s *http2Exchange) conclude(ctx *Ctx, e ending, mine bool) {
-	s.yieldPlace()
 	switch e {
 	case endingWhole:
+		s.yieldPlace()
 		s.render(ctx, mine)
 	case endingAborted:
 		ctx.Response.resetBody()
+		s.yieldPlace()
 		s.Abort()
 	default:
 		ctx.Response.closeStream() // closes the response's body stream, if the handler has parked the HTTP/2 stream or taken it over
+		s.yieldPlace()
 	}
 	if ctx.Response.wantsClose() {
 		s.h.CloseSoon()

@@ -215,7 +215,7 @@ func protect(f func() error) (panicked *PanicError, err error) {
 
 // takeEncoder counts n bytes for the encoder of a stream: see inside.TakeEncoder.
 func (s *Server) takeEncoder(n int64, must bool) bool {
-	if must {
+	if must && s.encoders.Used() < 2*s.encoders.Limit() {
 		s.encoders.Add(n)
 		return true
 	}

@@ -314,6 +314,7 @@ func (c *Ctx) copyBody() error {
 	w := &c.stream
 	w.ctx, w.used, w.open, w.length = c, true, true, noLength
 	if c.Request.isHead() || !http1.BodyAllowed(r.status) {
+		r.closeStream() // the head may end the answer
 		return w.emit(nil, false)
 	}
 	if size > copiedBody {

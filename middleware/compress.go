@@ -41,7 +41,7 @@ type CompressOptions struct {
 // Compress encodes response bodies as the request's Accept-Encoding allows. It compresses a whole body when the handler has returned, so that
 // status, fields and body are final for middleware outside. It compresses a stream while the handler writes it; each Flush sends everything
 // written before. The encoders of all of a server's streams take at most as much memory as Server.MaxBufferedAnswers: with the default, 85 streams
-// are compressed at once. Further streams are sent uncompressed, unless the client refuses that.
+// are compressed at once. Further streams are sent uncompressed. Those of clients that refuse that may take as much again.
 //
 // Compressible answers get Vary: Accept-Encoding, whether or not they are compressed. Compress appends the coding to a strong entity tag of a
 // compressed answer: "v7" becomes "v7-gzip". In If-Match and If-None-Match the handler finds both tags, so it only needs to know "v7". A
@@ -270,9 +270,16 @@ func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteClos
 	if !inside.TakeEncoder(z.ctx, encoderCost, z.must) {
 		return nil
 	}
+	kept := false
+	defer func() { // an encoder of CompressOptions.Codings may panic
+		if !kept {
+			inside.GiveEncoder(z.ctx, encoderCost)
+		}
+	}()
 	z.mark()
 	e := z.coding.pool.Get().(*encoding)
 	e.Encoder.Reset(body)
+	kept = true
 	return &encodedStream{e, z.ctx}
 }
 

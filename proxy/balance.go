@@ -161,6 +161,9 @@ func (p *Proxy) attempt(r *http.Request, u *upstream, body []byte) (*http.Respon
 		return nil, err
 	}
 	u.note(false, &p.options)
+	if response.Request == nil { // a Transport of the program may leave it out
+		response.Request = out
+	}
 	response.Body = u.counted(response.Body)
 	return response, nil
 }

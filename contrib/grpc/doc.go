@@ -48,8 +48,8 @@
 //
 // Browsers call the same routes with gRPC-Web, in its binary or its text format, over HTTP/2 or HTTP/1.1. Pages of other origins need
 // middleware.CORS. Over HTTP/1.1 and HTTP/3, and in the text format, a method can't send or return while it waits for a message from the
-// client, and the client may be silent for Server.ReadTimeout at most. The same applies to calls that another server, such as net/http's,
-// has received.
+// client, and the client of a bidirectional method may be silent for Server.ReadTimeout at most. The same applies to calls that another server,
+// such as net/http's, has received.
 //
 // # Middleware that changes bodies
 //

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -248,7 +249,9 @@ func (k *call) flushGathered() {
 	defer k.mu.Unlock()
 	defer func() {
 		if value := recover(); value != nil {
-			k.c.Logger().Error("panic while sending", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", k.c.RemoteAddr())
+			if err, ok := value.(error); !ok || !errors.Is(err, filo.ErrAbort) {
+				cmp.Or(k.c.Server().Logger, slog.Default()).Error("panic while sending", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", k.c.RemoteAddr())
+			}
 			k.broken = true
 		}
 	}()
@@ -365,7 +368,8 @@ func (k *call) beginReceiving() error {
 	if duplex, ok := c.Request.DuplexReader(); ok {
 		k.in.from, k.in.mayIdle = duplex.(deadlineReader), true
 	} else {
-		k.in.from = &lockedReader{call: k}
+		// Nothing must be sent before the client has sent everything, so a method with a client stream alone may wait.
+		k.in.from, k.in.mayIdle = &lockedReader{call: k}, k.ClientStreams && !k.ServerStreams
 	}
 	k.in.ahead = bufio.NewReaderSize(k.in.from, readAhead)
 	k.in.source = k.in.ahead
@@ -373,7 +377,8 @@ func (k *call) beginReceiving() error {
 }
 
 // lockedReader reads a body over HTTP/1.1, where only the handler's goroutine may read. It holds mu while it waits, so nothing can be sent
-// meanwhile, and the handler can't return. Hence it sends the gathered messages first, and the client may be silent for ReadTimeout only.
+// meanwhile, and the handler can't return. Hence it sends the gathered messages first, and the client of a bidirectional method may be silent
+// for ReadTimeout only.
 type lockedReader struct {
 	*call
 	until time.Time // the deadline of the next Read

@@ -164,13 +164,17 @@ func (l *listener) shedLocked() bool {
 			break
 		}
 	}
-	if found != nil {
-		found.mu.Lock()
-		found.ends = true
-		found.mu.Unlock()
-		go found.close(errNone)
+	if found == nil {
+		return false
 	}
-	return found != nil
+	found.mu.Lock()
+	defer found.mu.Unlock()
+	if found.running > 0 { // a request has begun since
+		return false
+	}
+	found.ends = true
+	go found.close(errNone)
+	return true
 }
 
 // drain tells all clients to leave, and waits until they have.

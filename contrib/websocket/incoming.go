@@ -41,7 +41,7 @@ func (in *incoming) gather(c *Conn, e event, piece []byte) (message []byte, comp
 	if complete && in.data == nil && !in.compressed {
 		return piece, true, nil
 	}
-	if !in.shared.hold(len(piece)) {
+	if !in.shared.hold(len(piece), in.held) {
 		return nil, false, errNoRoom
 	}
 	in.held += len(piece)
@@ -49,10 +49,11 @@ func (in *incoming) gather(c *Conn, e event, piece []byte) (message []byte, comp
 		in.data = getBuffer()
 	}
 	in.data.b = append(in.data.b, piece...)
-	switch {
-	case !complete:
+	if !complete {
 		return nil, false, nil
-	case !in.compressed:
+	}
+	in.giveBack()
+	if !in.compressed {
 		return in.data.b, true, nil
 	}
 	in.inflated = getBuffer()
@@ -77,6 +78,14 @@ func (c *Conn) inflate(dst, b *buffer) error {
 	return nil
 }
 
+// giveBack stops counting the message as incomplete.
+func (in *incoming) giveBack() {
+	if in.held > 0 {
+		in.shared.incomplete.Add(-int64(in.held))
+		in.held = 0
+	}
+}
+
 // release frees the buffers of a message.
 func (in *incoming) release() {
 	for _, b := range [...]**buffer{&in.data, &in.inflated} {
@@ -85,10 +94,7 @@ func (in *incoming) release() {
 			*b = nil
 		}
 	}
-	if in.held > 0 {
-		in.shared.incomplete.Add(-int64(in.held))
-		in.held = 0
-	}
+	in.giveBack()
 	in.text = utf8Check{}
 	in.endMessage()
 }

@@ -80,6 +80,9 @@ func (s *stream) endMessage() {
 // begin begins to read a message. If the message has already begun to arrive, its ReadTimeout counts from now, since the client may have been
 // waiting for the application.
 func (s *stream) begin() error {
+	if s.message != nil {
+		s.in.since = now() // the rest of a message that is skipped has ReadTimeout from here on, too
+	}
 	err := s.skipRest()
 	s.in.since = now()
 	return err
@@ -211,6 +214,9 @@ func (s *stream) awaitClose() error {
 	defer s.reading.Unlock()
 	if m := s.message; m != nil {
 		m.piece, m.failed = nil, s.conn.closedError()
+		if m.last {
+			s.endMessage()
+		}
 		s.message = nil
 	}
 	for s.err == nil {

@@ -16,13 +16,14 @@ type Upgrader struct {
 // shared is what the connections of an Upgrader have in common.
 type shared struct {
 	Options                 // immutable
-	_          [64]byte     // so that writes to buffered don't slow down readers of the options
+	_          [64]byte     // so that writes to incomplete don't slow down readers of the options
 	incomplete atomic.Int64 // the bytes of incomplete messages
 }
 
-// hold counts further bytes of an incomplete message. If MaxBufferedBytes has no room for them, it counts nothing, and reports false.
-func (s *shared) hold(n int) bool {
-	if held := s.incomplete.Add(int64(n)); s.MaxBufferedBytes >= 0 && held > s.MaxBufferedBytes {
+// hold counts n more bytes of an incomplete message that has own bytes so far. If MaxBufferedBytes has no room for them, it counts nothing, and
+// reports false. As with bodies, there is room as long as no other message has bytes.
+func (s *shared) hold(n, own int) bool {
+	if held := s.incomplete.Add(int64(n)); s.MaxBufferedBytes >= 0 && held > s.MaxBufferedBytes && held > int64(own+n) {
 		s.incomplete.Add(-int64(n))
 		return false
 	}

@@ -384,6 +384,9 @@ func (s *Stream) Whole() (whole []byte, ok, waits bool) {
 func (s *Stream) SetReadDeadline(until clock.Time) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
+	if !s.running && s.parked == nil && s.taken == nil {
+		return // readUntil now limits the rest of the request
+	}
 	s.readUntil = until
 	s.wakeLocked()
 }

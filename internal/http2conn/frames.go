@@ -152,6 +152,10 @@ func (h *Conn) takeBlock(t *Turn, id uint32, block []byte, endStream bool, fault
 	return h.takeRequest(t, id, block, endStream)
 }
 
+// maxAwaitedHead is the largest head that is kept without a handler until a small body has arrived. By references into HPACK's table a client
+// can send heads of 16 KB in a few bytes each, and the room for bodies doesn't count them; handlers are limited by the number of places.
+const maxAwaitedHead = 2 << 10
+
 // takeRequest begins a request. takeBlock has counted it against MaxStreams.
 func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Step {
 	s := t.spare
@@ -214,6 +218,7 @@ func (h *Conn) takeRequest(t *Turn, id uint32, block []byte, endStream bool) Ste
 		h.overrunLocked(s)
 		return StepNext
 	}
+	large = large || len(s.Text) > maxAwaitedHead
 	if limit := h.shared.MaxBody; large || s.Extended || framing.ExpectContinue || limit >= 0 && framing.Length > limit {
 		return StepRun
 	}

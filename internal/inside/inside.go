@@ -114,7 +114,7 @@ func TakeRoom(c *filo.Ctx, n int64) error { return takeRoom(c, n) }
 // GiveRoom gives back n bytes that TakeRoom has counted.
 func GiveRoom(c *filo.Ctx, n int64) { giveRoom(c, n) }
 
-// TakeEncoder counts n bytes for the encoder of a stream, and reports whether there is room. If must is true, there always is. All of a server's
+// TakeEncoder counts n bytes for the encoder of a stream, and reports whether there is room. If must is true, there is twice as much. All of a server's
 // encoders may take as much as filo.Server.MaxBufferedAnswers, apart from the answers that it limits.
 func TakeEncoder(c *filo.Ctx, n int64, must bool) bool { return takeEncoder(c, n, must) }
 

@@ -34,12 +34,12 @@ type Listener struct {
 	address net.Addr
 	full    func() // see Listening.Full
 
-	open    atomic.Int32     // how many entries aren't closed
+	open    atomic.Int32     // how many entries aren't closed, and connections are being admitted
 	entries []*listenerEntry // immutable
 	turn    atomic.Uint32    // counts the connections of the program's listener, which are given to the loops in turn
 
 	log  sock.AcceptLog
-	done chan struct{} // closed when all entries are closed
+	done chan struct{} // closed when all entries are closed, and the last accepted connection is admitted
 
 	mu  sync.Mutex
 	err error // the permanent error of accepting; guarded by mu
@@ -188,8 +188,13 @@ func (e *listenerEntry) close() {
 	l.mu.Lock()
 	l.listeners[e.slot-firstListener] = nil
 	l.mu.Unlock()
-	if e.open.Add(-1) == 0 {
-		close(e.done)
+	e.release()
+}
+
+// release ends a use of the listener: that of an open socket, or of a connection that is being admitted.
+func (ll *Listener) release() {
+	if ll.open.Add(-1) == 0 {
+		close(ll.done)
 	}
 }
 
@@ -347,7 +352,11 @@ func (l *Loop) acceptOne(e *listenerEntry) bool {
 		fd, errno = sock.Accept(e.fd, &peer)
 	}
 	older, paused := e.older, e.delay > 0
-	if errno == syscall.EAGAIN {
+	switch errno {
+	case 0:
+		e.open.Add(1) // the listener isn't done before the connection is admitted
+		defer e.release()
+	case syscall.EAGAIN:
 		e.older = false
 	}
 	e.mu.Unlock()

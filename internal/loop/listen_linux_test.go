@@ -2,6 +2,7 @@ package loop
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -135,6 +136,56 @@ func testUnwatched(t *testing.T, user bool) {
 	if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 		t.Errorf("%d records of failures:\n%s", n, &log)
 	}
+}
+
+// Serve doesn't return before the last connection that a loop has accepted is admitted, even if another leader has closed the socket by then.
+func TestServeAwaitsAdmission(t *testing.T) {
+	var all sync.WaitGroup
+	g, err := NewGroup([]Workers{&seatWorkers{all: &all}}, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	ll, err := g.NewListener(Listening{
+		Address: listener.Addr(), Sockets: []int{duplicateOf(t, listener)}, Options: new(sock.Options), Failures: new(atomic.Uint64),
+		Logger: slog.Default,
+		Admit: func(_ *Loop, fd int, _ sock.Address) error {
+			close(entered)
+			<-goOn
+			sock.Close(fd)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, begun := make(chan error, 1), make(chan struct{})
+	go func() { served <- ll.Serve(func() { close(begun) }) }()
+	<-begun
+	c, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-entered
+	ll.Close()
+	select {
+	case err := <-served:
+		served <- err
+		t.Error("Serve has returned while a connection was being admitted")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(goOn)
+	if err := <-served; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	endTestGroup(t, g, &all)
 }
 
 // While ready connections fill batch after batch, a connection that waits to be accepted waits no longer than one that the loop already has.

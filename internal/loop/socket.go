@@ -513,6 +513,9 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 	}
 	wait := time.Until(t)
 	s.loop.mu.Lock()
+	if t.IsZero() || wait > 0 {
+		s.clear(bit) // before the new timer, which may expire at once, could set it
+	}
 	if w := s.waiters.Load(); w != nil {
 		timer, serial := &w.readTimer, &w.readSerial
 		if write {
@@ -545,8 +548,6 @@ func (s *Socket) setDeadline(t time.Time, write bool) {
 	s.loop.mu.Unlock()
 	if !t.IsZero() && wait <= 0 {
 		s.expire(write)
-	} else {
-		s.clear(bit)
 	}
 }
 

@@ -268,16 +268,23 @@ func (m *cache) change(c *filo.Ctx, next filo.Handler, key string) error {
 	if method := c.Method(); method == "OPTIONS" || method == "TRACE" {
 		return next(c)
 	}
-	returned := false
+	returned, refused := false, false
 	c.Response.WrapBody(func(c *filo.Ctx, _ io.Writer, _ int64) io.WriteCloser {
-		if !returned && c.Status() < 400 { // the answer streams
+		if returned {
+			return nil // the body stays unwrapped
+		}
+		if refused = c.Status() >= 400; !refused { // the answer streams
 			m.remove(c, key)
 		}
-		return nil // the body stays unwrapped
+		return nil
 	})
+	defer func() { // deferred, since a handler that panics after its answer has begun may have changed something
+		if c.Committed() && !refused {
+			m.remove(c, key)
+		}
+	}()
 	err := next(c)
-	returned = true
-	if c.Committed() || err == nil && c.Status() < 400 {
+	if returned = true; !c.Committed() && err == nil && c.Status() < 400 {
 		m.remove(c, key)
 	}
 	return err

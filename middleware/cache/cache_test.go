@@ -392,6 +392,29 @@ func TestLateInvalidation(t *testing.T) {
 	}
 }
 
+// A change that is refused by a streamed answer leaves the stored answers as they are.
+func TestStreamedRefusalInvalidatesNothing(t *testing.T) {
+	value := "old"
+	s := servertest.New(t, cache.New(cache.Options{TTL: time.Hour})(func(c *filo.Ctx) error {
+		if c.Method() == "GET" {
+			return c.Text(200, value)
+		}
+		c.Response.SetStatus(403)
+		w := c.Stream()
+		io.WriteString(w, "no")
+		return w.Flush()
+	}))
+	for range 2 {
+		if got := s.Do(t, "GET /"); got.Body != "old" {
+			t.Errorf("got %v", got)
+		}
+		if got := s.DoBody(t, "PUT /", "new"); got.Status != 403 {
+			t.Errorf("the change: %v", got)
+		}
+		value = "new"
+	}
+}
+
 // Fields that middleware outside sets belong to the current request, not to the request whose answer was stored.
 func TestOuterFields(t *testing.T) {
 	eachStore(t, func(t *testing.T, in kind) {

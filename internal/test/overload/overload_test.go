@@ -541,14 +541,19 @@ func TestAnsweredPlaceIsFree(t *testing.T) {
 					}
 				}})
 				waits.Store(true)
-				s.Dial(t).Send("GET / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n")
-				<-reached
-				other := s.Dial(t)
-				other.Get("/")
-				if response, _ := other.Answer(); response.StatusCode != 200 {
-					t.Errorf("behind an answer that was sent: %s", response.Status)
-				}
-				close(goOn)
+				defer close(goOn)
+				first := s.Dial(t)
+				first.Send("GET / HTTP/1.1\r\nHost: a\r\n" + fields + "\r\n")
+				go io.Copy(io.Discard, first.Conn)
+				filotest.Recv(t, reached, "the end of the answer")
+				// A leader that has lost its loop may occupy the place for a moment.
+				filotest.Await(t, "an answer behind one that was sent", func() bool {
+					other := s.Dial(t)
+					defer other.Close()
+					other.Get("/")
+					response, _ := other.Answer()
+					return response.StatusCode == 200
+				})
 			})
 		}
 	}
