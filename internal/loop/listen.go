@@ -191,7 +191,7 @@ func (e *listenerEntry) close() {
 	e.release()
 }
 
-// release ends a use of the listener: that of an open socket, or of a connection that is being admitted.
+// release ends a use of the listener by an open socket, or by a connection that is being admitted.
 func (ll *Listener) release() {
 	if ll.open.Add(-1) == 0 {
 		close(ll.done)
