@@ -82,7 +82,7 @@ func (s *Server) serveCarried(t hooks.Transport) error {
 // answerCarried runs the server's Handler as on the server's own connections: it answers OPTIONS *, recovers from panics, and checks the
 // request's host (directed).
 func (x *exchange) answerCarried(ctx *Ctx) error {
-	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+	if ctx.Request.isForServer() {
 		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
 	}
 	return x.guard(func() error {

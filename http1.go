@@ -21,7 +21,7 @@ const (
 func (c *conn) handle() {
 	ctx := c.scratch.ctx
 	c.before = len(c.out)
-	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+	if ctx.Request.isForServer() {
 		// RFC 9110, section 9.3.7: OPTIONS * asks about the server and not about a resource.
 		c.answerError(ctx, ctx.NoContent())
 		return

@@ -186,7 +186,7 @@ func (s *http2Exchange) answer(ctx *Ctx) error {
 	if err := s.enterServer(); err != nil {
 		return err
 	}
-	if ctx.Request.head[ctx.Request.line.TargetStart] == '*' {
+	if ctx.Request.isForServer() {
 		return ctx.NoContent() // RFC 9110, section 9.3.7: OPTIONS * asks about the server
 	}
 	return s.invoke(ctx)

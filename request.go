@@ -63,10 +63,16 @@ func (r *Request) begin(c *Ctx, h *http1.RequestHead, b []byte, f http1.Framing)
 	r.body.begin(f)
 }
 
+// isForServer reports whether the target is "*": OPTIONS * asks about the server. A target of CONNECT may begin with a star, too.
+func (r *Request) isForServer() bool {
+	line := &r.line
+	return r.head[line.TargetStart] == '*' && line.TargetEnd == line.TargetStart+1
+}
+
 // end releases what the request holds.
 func (r *Request) end() {
 	if r.Trailer.Len() > 0 {
-		r.Trailer.Reset()
+		r.Trailer.list.ResetWithin(maxKeptHeader)
 	}
 	if r.multipart != nil {
 		if err := r.multipart.RemoveAll(); err != nil {

@@ -75,6 +75,23 @@ func (r *Response) resetBody() {
 	r.buffer = r.buffer[:0]
 }
 
+// replaceBody drops the body before the program sets another one.
+func (r *Response) replaceBody() {
+	r.dropStream()
+	r.resetBody()
+}
+
+// dropStream drops what the handler has written to Ctx.Stream, if nothing of it was sent.
+func (r *Response) dropStream() {
+	if r.ctx == nil {
+		return
+	}
+	if w := &r.ctx.stream; w.open && !w.sent {
+		w.open, w.written = false, 0
+		w.buffer = w.buffer[:0]
+	}
+}
+
 // closeStream closes the body stream, if there is one. A panic in its Close, which is the user's code, is logged and goes no further.
 func (r *Response) closeStream() {
 	if stream := r.stream; stream != nil {
@@ -114,19 +131,19 @@ func (r *Response) SetClose() { r.close = true }
 
 // SetBody sets the body to a copy of b.
 func (r *Response) SetBody(b []byte) {
-	r.resetBody()
+	r.replaceBody()
 	r.buffer = append(r.buffer, b...)
 }
 
 // SetBodyString sets the body to s.
 func (r *Response) SetBodyString(s string) {
-	r.resetBody()
+	r.replaceBody()
 	r.source, r.text = bodyString, s
 }
 
 // SetBodyNoCopy sets the body to b without copying it. The caller must never change b again.
 func (r *Response) SetBodyNoCopy(b []byte) {
-	r.resetBody()
+	r.replaceBody()
 	r.source, r.ref = bodyRef, b
 }
 
@@ -135,7 +152,7 @@ func (r *Response) SetBodyNoCopy(b []byte) {
 // io.SectionReader of a file, is sent by sendfile where the connection allows it; so is a stream with a method FileSection()
 // *io.SectionReader that returns the part of the file that the stream reads.
 func (r *Response) SetBodyStream(stream io.Reader, size int64) {
-	r.resetBody()
+	r.replaceBody()
 	r.source, r.stream, r.streamSize = bodyStream, stream, size
 }
 
@@ -156,6 +173,7 @@ func (r *Response) WriteString(s string) (int, error) {
 
 // toBuffer copies a body that is a string or a reference into the buffer, so that more can be appended. It drops a stream.
 func (r *Response) toBuffer() {
+	r.dropStream()
 	switch r.source {
 	case bodyString:
 		r.buffer = append(r.buffer[:0], r.text...)

@@ -153,8 +153,8 @@ type Server struct {
 	// MinTransferRate. Time spent in the handler doesn't count. Default 30 s each.
 	ReadTimeout, WriteTimeout time.Duration
 
-	// IdleTimeout is how long a connection may wait between requests. Default 60 s, a little longer than most load balancers
-	// and browsers keep a connection; negative: for ever.
+	// IdleTimeout is how long a connection may wait between requests. Default 60 s; negative: for ever. Behind a load balancer
+	// or a proxy, set it to more than they keep idle connections (often 60 s or more): otherwise they send requests on connections that filo is closing.
 	IdleTimeout time.Duration
 
 	// GracePeriod is the time for work that runs when a shutdown begins: how long Run and its variants wait for running requests and for

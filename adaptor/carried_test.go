@@ -26,6 +26,7 @@ import (
 	"github.com/filohttp/filo/health"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/inside"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/middleware"
 	"github.com/filohttp/filo/router"
 )
@@ -960,5 +961,53 @@ func TestCarriedTimeoutEndsRead(t *testing.T) {
 	}
 	if got := s.Stats().Timeouts; got != (filo.Timeouts{Handler: 1}) {
 		t.Errorf("the time-outs are %+v", got)
+	}
+}
+
+// A refusal without a call of the handler keeps the fields that net/http's middleware has set, except those about another content.
+func TestRefusalKeepsOuterFields(t *testing.T) {
+	s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Text(200, "ok") }, Logger: quiet}
+	inner := adaptor.ToHTTPServer(s)
+	outer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Outer", "kept")
+		w.Header().Set("ETag", `"other"`)
+		inner.ServeHTTP(w, r)
+	}))
+	defer outer.Close()
+	for _, status := range []int{200, 503} {
+		response, err := http.Get(outer.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != status || response.Header.Get("X-Outer") != "kept" || (response.Header.Get("ETag") == "") != (status == 503) {
+			t.Errorf("%d, want %d: %v", response.StatusCode, status, response.Header)
+		}
+		if status == 200 {
+			s.Shutdown(t.Context())
+		}
+	}
+}
+
+// In net/http a zero deadline means none.
+func TestZeroDeadlineIsNone(t *testing.T) {
+	address := tcptest.Serve(t, &filo.Server{Logger: quiet, ReadTimeout: 50 * time.Millisecond, Handler: adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.Copy(w, r.Body); err != nil {
+			t.Error(err)
+		}
+	}))})
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+	time.Sleep(300 * time.Millisecond)
+	io.WriteString(c, "1\r\nb\r\n0\r\n\r\n")
+	if b, err := io.ReadAll(c); err != nil || !strings.HasSuffix(string(b), "\r\n\r\nab") {
+		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -36,6 +36,7 @@ type carrier struct {
 	around    *exchange       // the exchange of the outer request, if this request is a part of one: see Join; otherwise nil
 	body      io.Reader       // nil if there is none
 	began     bool            // the head of the final answer was written
+	lent      bool            // lendHeader was called
 	announced map[string]bool // the names of announced trailer fields
 	// text holds the gathered names and values of the answer's fields, in the space of buffer after the request's head. ends has the end of
 	// each name and value in text.
@@ -79,6 +80,7 @@ func (t *carrier) carry(carry func(*carrier) error) {
 
 // lendHeader copies the fields that are already in the ResponseWriter's header to the response of c.
 func (t *carrier) lendHeader(c *filo.Ctx) {
+	t.lent = true
 	for name, values := range t.w.Header() {
 		if strings.HasPrefix(name, http.TrailerPrefix) {
 			continue
@@ -225,8 +227,9 @@ func (t *carrier) WriteHead(h hooks.Head) {
 	}
 	header, final := t.w.Header(), h.Status >= 200
 	for name := range header {
-		if !strings.HasPrefix(name, http.TrailerPrefix) {
-			delete(header, name) // lendHeader has copied these fields, so h has them
+		// A refusal without a handler keeps the fields of the middleware around, such as CORS's, but not those about another content.
+		if t.lent && !strings.HasPrefix(name, http.TrailerPrefix) || isAboutContent(name) {
+			delete(header, name) // lendHeader has copied the fields, so h has them
 		}
 	}
 	h.Fields(t.gather)
@@ -238,6 +241,15 @@ func (t *carrier) WriteHead(h hooks.Head) {
 		t.finishHeader(header, &h)
 	}
 	t.w.WriteHeader(h.Status)
+}
+
+// isAboutContent reports whether a field describes the content of an answer.
+func isAboutContent(name string) bool {
+	switch name {
+	case "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Etag", "Last-Modified", "Transfer-Encoding":
+		return true
+	}
+	return false
 }
 
 // gather stores a field of an answer for addGathered.

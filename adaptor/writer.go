@@ -451,7 +451,17 @@ func (w *responseWriter) SetReadDeadline(t time.Time) error {
 	if w.exchange.ended || w.direct {
 		return errEnded
 	}
-	return w.exchange.ctx.SetReadDeadline(t)
+	return w.exchange.ctx.SetReadDeadline(deadline(t))
+}
+
+// deadline returns the deadline for a Ctx that means the same as t does in net/http, where the zero time means none. For a Ctx it means the
+// server's time-outs.
+func deadline(t time.Time) time.Time {
+	const never = 100 * 365 * 24 * time.Hour
+	if t.IsZero() {
+		return time.Now().Add(never)
+	}
+	return t
 }
 
 // SetWriteDeadline sets the deadline for sending the answer, for http.ResponseController.
@@ -461,7 +471,7 @@ func (w *responseWriter) SetWriteDeadline(t time.Time) error {
 	if w.exchange.ended || w.direct {
 		return errEnded
 	}
-	return w.exchange.ctx.SetWriteDeadline(t)
+	return w.exchange.ctx.SetWriteDeadline(deadline(t))
 }
 
 // CloseNotify implements http.CloseNotifier, which is deprecated but in use.

@@ -191,6 +191,24 @@ func (b *bits) set(i int) {
 	b.high[i/64-1] |= 1 << (i % 64)
 }
 
+func (b *bits) clear(i int) {
+	switch {
+	case i < 64:
+		b.low &^= 1 << i
+	case i/64 <= len(b.high):
+		b.high[i/64-1] &^= 1 << (i % 64)
+	}
+}
+
+// isNilable reports whether encoding/json sets a field of the type to nil for a null. It leaves fields of other types as they are.
+func isNilable(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		return true
+	}
+	return false
+}
+
 func (b *bits) has(i int) bool {
 	if i < 64 {
 		return b.low&(1<<i) != 0

@@ -113,8 +113,12 @@ func (w *walker) object(t reflect.Type) {
 		m := &o.members[i]
 		w.space()
 		c := w.body[w.pos]
-		if m.required >= 0 && c != 'n' {
+		switch {
+		case m.required < 0:
+		case c != 'n':
 			present.set(m.required)
+		case isNilable(m.typ): // a null after a value has set the field to nil
+			present.clear(m.required)
 		}
 		ruled := w.require && m.rules != nil && !(m.other && outermost)
 		if !w.strict && !w.explain && !ruled && (c != '{' && c != '[' || !presenceOf(m.typ).within) {

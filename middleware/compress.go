@@ -263,7 +263,7 @@ func (z *compression) wrap(_ *filo.Ctx, body io.Writer, size int64) io.WriteClos
 	if z.done || !z.possible() || z.coding == nil || size >= 0 && size < int64(z.minBytes) && !z.must {
 		return nil
 	}
-	if z.isHead() {
+	if _, whole := body.(*bytes.Buffer); z.isHead() && !whole { // a whole body is compressed also for HEAD, to announce its length
 		z.mark()
 		return unsent{}
 	}

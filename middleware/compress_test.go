@@ -498,3 +498,13 @@ func BenchmarkCompress(b *testing.B) {
 		}), "GET /", "", "Accept-Encoding: zstd")
 	})
 }
+
+// The answer to HEAD announces the length of GET's answer or none, also for errors that are rendered outside of Compress.
+func TestCompressHeadOfError(t *testing.T) {
+	s := servertest.New(t, middleware.Compress()(func(*filo.Ctx) error { return filo.Error(404, strings.Repeat("x", 2000)) }))
+	get := s.Do(t, "GET /", "Accept-Encoding: gzip").Header
+	head := s.Do(t, "HEAD /", "Accept-Encoding: gzip").Header
+	if length := head.Get("Content-Length"); length != "" && length != get.Get("Content-Length") {
+		t.Errorf("HEAD: Content-Length %s, GET: %s", length, get.Get("Content-Length"))
+	}
+}

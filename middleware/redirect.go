@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
@@ -83,7 +84,7 @@ func (r *redirect) serve(c *filo.Ctx, next filo.Handler) error {
 		return errNoHost
 	}
 	toHTTPS := r.options.HTTPS && scheme != "https"
-	prefix, name, same := r.host(host)
+	prefix, name, same := r.host(host, scheme)
 	if same && !toHTTPS {
 		return next(c)
 	}
@@ -120,16 +121,23 @@ func (r *redirect) status(c *filo.Ctx) int {
 }
 
 // host returns, in two parts, the canonical host for a request's host, and whether the request's host is canonical already.
-func (r *redirect) host(host []byte) (prefix string, name []byte, same bool) {
+func (r *redirect) host(host []byte, scheme string) (prefix string, name []byte, same bool) {
 	switch {
 	case r.options.Host != "":
-		return r.options.Host, nil, syntax.EqualFold(host, r.options.Host)
+		return r.options.Host, nil, syntax.EqualFold(host, r.options.Host) || r.isDefaultPort(host, scheme)
 	case r.options.WWW == StripWWW && hasWWW(host) && bytes.IndexByte(host[len("www."):], '.') > 0:
 		return "", host[len("www."):], false
 	case r.options.WWW == AddWWW && isBare(hostname(host)):
 		return "www.", host, false
 	}
 	return "", host, true
+}
+
+// isDefaultPort reports whether the host is Options.Host with the default port of the scheme, as some proxies send it.
+func (r *redirect) isDefaultPort(host []byte, scheme string) bool {
+	var memory, other [256]byte
+	return bytes.IndexByte(host, ':') >= 0 &&
+		bytes.Equal(asked.AppendHost(memory[:0], host, scheme), asked.AppendHost(other[:0], []byte(r.options.Host), scheme))
 }
 
 func hasWWW(host []byte) bool {

@@ -36,6 +36,8 @@ func TestRedirect(t *testing.T) {
 		location string
 	}{
 		{"to https, with path and query as they were sent", https, "GET http://a.test/a%20b/../%2F?q=%20&r=/", "http", 301, "https://a.test/a%20b/../%2F?q=%20&r=/"},
+		{"a default port that a proxy sends is no other host", host, "GET http://example.com:80/", "http", 200, ""},
+		{"nor is one over https", middleware.RedirectOptions{HTTPS: true, Host: "example.com"}, "GET http://example.com:443/", "https", 200, ""},
 		{"the port was that of http", https, "GET http://a.test:8080/", "http", 301, "https://a.test/"},
 		{"also behind an IPv6 address", https, "GET http://[::1]:8080/", "http", 301, "https://[::1]/"},
 		{"https has a port of its own", port, "GET http://a.test:8080/", "http", 301, "https://a.test:8443/"},

@@ -332,8 +332,14 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // maxKeptScratch is the size of the largest scratch that goes back to the pool.
 const maxKeptScratch = 8 << 10
 
+// release returns the scratch to the pool, without the path if the request's parameters lie in it: they are valid until the handler has
+// returned, which may be later, as for middleware around the router.
 func (s *scratch) release() {
+	if len(s.values) > 0 {
+		s.path = nil
+	}
 	clear(s.values)
+	s.values = s.values[:0]
 	if cap(s.path)+cap(s.value) <= maxKeptScratch {
 		scratches.Put(s)
 	}

@@ -197,7 +197,7 @@ func (k *call) panicked(value any) error {
 		return err
 	}
 	k.withCtx(func(c *filo.Ctx) {
-		c.Logger().Error("panic in handler", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", c.RemoteAddr())
+		c.Logger().Error("panic in handler", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", fmt.Sprint(c.RemoteAddr()))
 	})
 	return status.Error(codes.Internal, "the handler panicked")
 }

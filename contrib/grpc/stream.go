@@ -250,7 +250,7 @@ func (k *call) flushGathered() {
 	defer func() {
 		if value := recover(); value != nil {
 			if err, ok := value.(error); !ok || !errors.Is(err, filo.ErrAbort) {
-				cmp.Or(k.c.Server().Logger, slog.Default()).Error("panic while sending", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", k.c.RemoteAddr())
+				cmp.Or(k.c.Server().Logger, slog.Default()).Error("panic while sending", "value", fmt.Sprint(value), "stack", string(debug.Stack()), "remote", fmt.Sprint(k.c.RemoteAddr()))
 			}
 			k.broken = true
 		}

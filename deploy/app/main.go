@@ -126,7 +126,8 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) (err
 	})
 }
 
-// setLimits sets limits with which clients can make the server use at most 5/8 of memory. The rest is for handlers and the garbage collector.
+// setLimits sets limits with which idle connections, small requests, bodies and answers use at most 5/8 of memory. The rest is for handlers, the
+// garbage collector, and what hostile clients can make connections hold: see Limits in docs/OPERATIONS.md.
 func setLimits(server *filo.Server, memory int64) {
 	if memory == math.MaxInt64 { // GOMEMLIMIT isn't set
 		memory = 1 << 30

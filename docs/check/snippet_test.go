@@ -77,6 +77,7 @@ var assumed = map[string]string{
 	"User":           "type User struct { ID int64 `json:\"id\"`; Name string `json:\"name\"` }",
 	"user":           "var user = User{7, \"Ada\"}",
 	"users":          "var users = []User{user}",
+	"authenticate":   "var authenticate filo.Middleware",
 	"findUser":       "func findUser(ctx context.Context, id string) (User, error) { return user, ctx.Err() }",
 	"home":           "func home(c *filo.Ctx) error { return nil }",
 	"listUsers":      "func listUsers(c *filo.Ctx) error { return nil }",

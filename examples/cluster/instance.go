@@ -80,11 +80,12 @@ func (i *instance) routes(shared *redisfilo.Redis, probes *health.Health) filo.H
 		middleware.BodyLimit(middleware.BodyLimitOptions{MaxBytes: 4 << 10}),
 		// A page sends a message again if it gets no answer. Thanks to the key, the message is still published only once. If an instance is killed
 		// while it handles a key, another instance can use the key after 5 s.
+		// The sessions are outside: otherwise a repeated answer would have the session's cookie, and the keys here are known to everybody.
+		session.New(session.Options{Store: shared.Sessions(redisfilo.Refuse), Insecure: true}),
 		idempotency.New(idempotency.Options{
 			Scope: func(*filo.Ctx) []byte { return []byte("everybody") }, Store: shared.Idempotency(redisfilo.Refuse),
 			TTL: 10 * time.Minute, MaxRun: 5 * time.Second, Required: true,
-		}),
-		session.New(session.Options{Store: shared.Sessions(redisfilo.Refuse), Insecure: true}))
+		}))
 	return r.Serve
 }
 

@@ -284,3 +284,46 @@ func TestIdleKeepsNoBody(t *testing.T) {
 		}
 	}
 }
+
+// The last body that a handler sets is sent, even if it has written to Ctx.Stream before, as long as nothing of the stream was sent.
+func TestBodyReplacesStream(t *testing.T) {
+	for name, answer := range map[string]func(c *filo.Ctx) error{
+		"Text":          func(c *filo.Ctx) error { return c.Text(200, "last") },
+		"Bytes":         func(c *filo.Ctx) error { return c.Bytes(200, "text/plain", []byte("last")) },
+		"BytesNoCopy":   func(c *filo.Ctx) error { return c.BytesNoCopy(200, "text/plain", []byte("last")) },
+		"SetBodyStream": func(c *filo.Ctx) error { c.Response.SetBodyStream(strings.NewReader("last"), 4); return nil },
+		"Write":         func(c *filo.Ctx) error { c.Response.WriteString("last"); return nil },
+	} {
+		for _, trailer := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " trailer ", trailer), func(t *testing.T) {
+				s := filotest.Serve(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
+					if trailer {
+						c.Response.Trailer.Set("A", "b")
+					}
+					c.Stream().WriteString("partial")
+					return answer(c)
+				}})
+				c := s.Dial(t)
+				for range 2 { // the next answer isn't affected
+					c.Get("/")
+					c.Want(200, "last", false)
+				}
+				filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, 200, "last")
+			})
+		}
+	}
+}
+
+// Only the target "*" of OPTIONS is answered without the handler. CONNECT may name a host that begins with a star.
+func TestConnectToAStar(t *testing.T) {
+	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
+		s := filotest.Serve(t, &filo.Server{Driver: driver, Handler: func(c *filo.Ctx) error { return c.Text(403, "handler") }})
+		for _, target := range []string{"*:443", "*.example.com:443"} {
+			c := s.Dial(t)
+			c.Send("CONNECT " + target + " HTTP/1.1\r\nHost: a\r\n\r\n")
+			if response, _ := c.Answer(); response.StatusCode != 403 {
+				t.Errorf("%v, CONNECT %s: %d", driver, target, response.StatusCode)
+			}
+		}
+	}
+}
