@@ -226,7 +226,7 @@ func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []b
 	}
 	s.refuseDots = false
 	s.scratch = scratches.Get().(*scratch)
-	defer s.scratch.release()
+	defer s.scratch.release(s.match)
 	s.scratch.path = appendCanonical(s.scratch.path[:0], path)
 	return t.serve(c, s, mount, s.scratch.path)
 }
@@ -332,14 +332,10 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 // maxKeptScratch is the size of the largest scratch that goes back to the pool.
 const maxKeptScratch = 8 << 10
 
-// release returns the scratch to the pool, without the path if the request's parameters lie in it: they are valid until the handler has
-// returned, which may be later, as for middleware around the router.
-func (s *scratch) release() {
-	if len(s.values) > 0 {
-		s.path = nil
-	}
+// release returns the scratch to the pool. The match's values may lie in it.
+func (s *scratch) release(match *hooks.Match) {
+	match.Keep()
 	clear(s.values)
-	s.values = s.values[:0]
 	if cap(s.path)+cap(s.value) <= maxKeptScratch {
 		scratches.Put(s)
 	}

@@ -69,10 +69,24 @@ type Match struct {
 	Route  string   // the pattern; "" while there is none
 	names  []string // the names of the route's wildcards; borrowed from the route
 	values [][]byte // borrowed until the handler returns
+	memory []byte   // holds the values that Keep has copied
 }
 
 // Append adds the value of the next wildcard.
 func (m *Match) Append(value []byte) { m.values = append(m.values, value) }
+
+// Keep copies the values to memory that belongs to m. The router calls it before it reuses the memory in which it has decoded them: they are
+// valid until the handler returns, which may be later, as with middleware around the router.
+func (m *Match) Keep() {
+	for i, value := range m.values {
+		start := len(m.memory)
+		m.memory = append(m.memory, value...)
+		m.values[i] = m.memory[start:len(m.memory):len(m.memory)]
+	}
+}
+
+// maxKeptValues is the size of the largest memory that a Match keeps for the next request.
+const maxKeptValues = 4 << 10
 
 // Truncate drops all values except the first n. The router calls it when a route doesn't match after all.
 func (m *Match) Truncate(n int) { m.values = m.values[:n] }
@@ -113,6 +127,9 @@ func (m *Match) Copy(from *Match) {
 func (m *Match) Reset() {
 	clear(m.values)
 	m.names, m.values = nil, m.values[:0]
+	if m.memory = m.memory[:0]; cap(m.memory) > maxKeptValues {
+		m.memory = nil
+	}
 }
 
 // Transport carries one request that another server has received, and its answer: see inside.Carry. The other server frames the messages:
