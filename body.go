@@ -461,30 +461,33 @@ func (x *exchange) takeRoom(n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	for bodies := &x.server.bodies; !bodies.Take(&x.scratch.ctx.room, x.wire.queuedBody(), n); {
-		if !bodies.CutSilent(x.server.clock.Exact()) {
-			return x.refuseBody()
-		}
-	}
-	return nil
+	room, bodies := &x.scratch.ctx.room, &x.server.bodies
+	return x.cutSilentUntil(func() bool { return bodies.Take(room, x.wire.queuedBody(), n) })
 }
 
 // takeDecoderRoom is takeRoom for the memory of a decoder. A client gets a megabyte of it for a few bytes, so decoders leave half of the room to
 // the bodies themselves.
 func (x *exchange) takeDecoderRoom(n int64) error {
 	bodies, own := &x.server.bodies, x.scratch.ctx.room.Bytes()+x.wire.queuedBody()
-	for used := bodies.Used(); bodies.Limit() >= 0 && used > own && used+n > bodies.Limit()/2; used = bodies.Used() {
-		if !bodies.CutSilent(x.server.clock.Exact()) {
-			return x.refuseBody()
-		}
+	if err := x.cutSilentUntil(func() bool {
+		used := bodies.Used()
+		return bodies.Limit() < 0 || used <= own || used+n <= bodies.Limit()/2
+	}); err != nil {
+		return err
 	}
 	return x.takeRoom(n)
 }
 
 // checkRoom returns errBodiesFull if n more bytes of the current request's body would have no room.
 func (x *exchange) checkRoom(n int64) error {
-	for bodies := &x.server.bodies; !bodies.HasRoom(&x.scratch.ctx.room, x.wire.queuedBody(), n); {
-		if !bodies.CutSilent(x.server.clock.Exact()) {
+	room, bodies := &x.scratch.ctx.room, &x.server.bodies
+	return x.cutSilentUntil(func() bool { return bodies.HasRoom(room, x.wire.queuedBody(), n) })
+}
+
+// cutSilentUntil makes room by ending silent bodies until there is enough. If no body is silent, the error is errBodiesFull.
+func (x *exchange) cutSilentUntil(enough func() bool) error {
+	for !enough() {
+		if !x.server.bodies.CutSilent(x.server.clock.Exact()) {
 			return x.refuseBody()
 		}
 	}
