@@ -168,7 +168,7 @@ func (c *Ctx) Redirect(status int, location string) error {
 	}
 	c.Response.SetStatus(status)
 	c.Response.Header.list.SetID(field.Location, location)
-	c.Response.resetBody()
+	c.Response.replaceBody()
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (c *Ctx) NoContent() error {
 		return err
 	}
 	c.Response.SetStatus(204)
-	c.Response.resetBody()
+	c.Response.replaceBody()
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (r *Response) resetBody() {
 	r.buffer = r.buffer[:0]
 }
 
-// replaceBody drops the body before the program sets another one.
+// replaceBody drops the body before the program sets another one, or none.
 func (r *Response) replaceBody() {
 	r.dropStream()
 	r.resetBody()

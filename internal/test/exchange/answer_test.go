@@ -314,6 +314,30 @@ func TestBodyReplacesStream(t *testing.T) {
 	}
 }
 
+// An answer without a body drops what the handler has written to Ctx.Stream, as long as nothing of it was sent.
+func TestAnswerWithoutBodyDropsStream(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		answer func(c *filo.Ctx) error
+	}{
+		"Redirect":  {303, func(c *filo.Ctx) error { return c.Redirect(303, "/login") }},
+		"NoContent": {204, (*filo.Ctx).NoContent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := filotest.Serve(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
+				c.Stream().WriteString("secret")
+				return test.answer(c)
+			}})
+			c := s.Dial(t)
+			for range 2 { // the next answer isn't affected
+				c.Get("/")
+				c.Want(test.status, "", false)
+			}
+			filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, test.status, "")
+		})
+	}
+}
+
 // Only the target "*" of OPTIONS is answered without the handler. CONNECT may name a host that begins with a star.
 func TestConnectToAStar(t *testing.T) {
 	for _, driver := range []filo.Driver{filo.DriverAuto, filo.DriverBlocking} {
