@@ -635,6 +635,35 @@ func TestFileForbidden(t *testing.T) {
 	}
 }
 
+// File sends nothing if the request's decoded path has an element "..", since a handler may have built the file's path from it. Dots in
+// names are no elements.
+func TestFileDotDot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.txt")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for target, status := range map[string]int{
+		"/uploads/..%2f..%2fetc%2fpasswd":  400,
+		"/uploads/%2e%2e/%2e./etc/passwd":  400,
+		"/uploads/..%5c..%5cboot.ini":      400,
+		"/../etc/passwd":                   400,
+		"/uploads/..":                      400,
+		"/uploads/a..b/..c/d../...":        200,
+		"/uploads/%252e%252e%252f":         200,
+		"/uploads?name=..%2f..":            200,
+		"http://a/uploads/..%2fetc/passwd": 400,
+	} {
+		for name, answer := range map[string]func(c *filo.Ctx) error{
+			"File":       func(c *filo.Ctx) error { return c.File(path) },
+			"Attachment": func(c *filo.Ctx) error { return c.Attachment(path, "") },
+		} {
+			if m := answerRequest(t, answer, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n"); m.Status != status {
+				t.Errorf("%s for %s: got %d, want %d", name, target, m.Status, status)
+			}
+		}
+	}
+}
+
 // If a file is truncated while it is sent, the server aborts the answer, whether it uses sendfile or copies.
 func TestFileShrinks(t *testing.T) {
 	for _, size := range []int64{20_000, 4 << 20} {
