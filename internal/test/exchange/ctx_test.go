@@ -345,6 +345,47 @@ var answerExchanges = []struct {
 		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 9\n\nref after",
 	},
 	{
+		name: "body written without a type", rule: "the first Write sets text/plain, so that no browser takes the body for HTML",
+		handler: func(c *filo.Ctx) error {
+			fmt.Fprintf(&c.Response, "<b>%d</b>", 3)
+			c.Response.WriteString("!")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 9\n\n<b>3</b>!",
+	},
+	{
+		name: "body written with a type", rule: "Write keeps a Content-Type that was set before, and a later one replaces Write's",
+		handler: func(c *filo.Ctx) error {
+			if c.Path() == "/before" {
+				c.Response.Header.Set("Content-Type", "text/html")
+			}
+			c.Response.WriteString("x")
+			if c.Path() == "/after" {
+				c.Response.Header.Set("Content-Type", "text/html")
+			}
+			return nil
+		},
+		request: "GET /before HTTP/1.1\nHost: a\n\nGET /after HTTP/1.1\nHost: a\n\n",
+		want:    strings.Repeat("HTTP/1.1 200 OK\nContent-Type: text/html\nServer: filo\nDate: D\nContent-Length: 1\n\nx", 2),
+	},
+	{
+		name: "an empty body written", rule: "without content there is no type",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Write(nil)
+			c.Response.WriteString("")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "body set without a type", rule: "the program chooses whether it has one",
+		handler: func(c *filo.Ctx) error { c.Response.SetBodyString("x"); return c.Bytes(200, "", []byte("y")) },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 1\n\ny",
+	},
+	{
 		name: "cookies", rule: "SetCookie adds a Set-Cookie field; an invalid cookie is an error and adds none",
 		handler: func(c *filo.Ctx) error {
 			c.Response.SetCookie(&filo.Cookie{Name: "a", Value: "1", Path: "/", HttpOnly: true})
