@@ -285,6 +285,21 @@ func TestIdleKeepsNoBody(t *testing.T) {
 	}
 }
 
+// The error of FormFile tells whether the form has no such file, since a form often may come without one.
+func TestFormFileMissing(t *testing.T) {
+	var err error
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		_, err = c.FormFile("picture")
+		return err
+	})
+	for contentType, missing := range map[string]bool{"multipart/form-data; boundary=b": true, "text/plain": false} {
+		answer := s.DoBody(t, "POST /", "--b\r\nContent-Disposition: form-data; name=\"picture\"\r\n\r\ntext\r\n--b--\r\n", "Content-Type: "+contentType)
+		if errors.Is(err, filo.ErrMissingFile) != missing || missing != (answer.Status == 400) {
+			t.Errorf("%s: %d, %v", contentType, answer.Status, err)
+		}
+	}
+}
+
 // The last body that a handler sets is sent, even if it has written to Ctx.Stream before, as long as nothing of the stream was sent.
 func TestBodyReplacesStream(t *testing.T) {
 	for name, answer := range map[string]func(c *filo.Ctx) error{
