@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
@@ -186,6 +187,34 @@ func TestHandlerMistakes(t *testing.T) {
 				return 0, nil
 			})
 		},
+		`bind: the field IDs has gin's tag collection_format:"csv", which isn't read here: write query:"ids,comma" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				IDs []int `query:"ids" collection_format:"csv"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field IDs has gin's tag collection_format:"pipes", which isn't read here: make the field a string, and split it`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				IDs []int `form:"ids" collection_format:"pipes"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field Day has gin's tag time_format:"2006-01-02", which isn't read here: write layout:"2006-01-02" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				Day time.Time `query:"day" time_format:"2006-01-02"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field At has gin's tag time_format:"unix", which isn't read here: make the field an int64`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				At time.Time `query:"at" time_format:"unix"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
 		"bind: Status(204) has no body, and the function returns a int: make that a bind.NoContent": func() {
 			bind.Handler(func(*filo.Ctx, empty) (int, error) { return 0, nil }, bind.Status(204))
 		},
@@ -219,6 +248,11 @@ func TestForeignTags(t *testing.T) {
 		Key  string `header:"X-Key" reqHeader:"X-Key"`
 		Name string `json:"name" required:"true" binding:"required"`
 		Any  string `json:"any" binding:"-"`
+		IDs  []int  `query:"ids,comma" collection_format:"csv"`
+		Tags []int  `query:"tags" collection_format:"multi"`
+
+		Day  time.Time `query:"day" layout:"2006-01-02" time_format:"2006-01-02"`
+		Made time.Time `json:"made" time_format:"2006-01-02"`
 	}
 	type checked struct {
 		Name string `json:"name" binding:"required"`

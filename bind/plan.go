@@ -73,6 +73,9 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		if err != nil {
 			p.err = fmt.Errorf("bind: %s, %w", fieldOf(t, m.field.Name), err)
 		}
+		if tag, instead := foreignFormat(m, f, in); tag != "" {
+			p.err = fmt.Errorf("bind: %s has gin's tag %s:%q, which isn't read here: %s", fieldOf(t, m.field.Name), tag, m.field.Tag.Get(tag), instead)
+		}
 		f.required = find(p.required, m.index)
 		f.wildcard = in == inPath && needsWildcard(m.field)
 		p.byName[f.name] = len(p.fields)
@@ -110,6 +113,27 @@ func foreignTag(f reflect.StructField, in source) (tag, name string) {
 		if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" && name != "-" {
 			return tag, name
 		}
+	}
+	return "", ""
+}
+
+// foreignFormat returns gin's tag for the format of a field's values, if the field doesn't say the same in bind's way, and what to write
+// instead.
+func foreignFormat(m member, f field, in source) (tag, instead string) {
+	const collection, moment = "collection_format", "time_format"
+	switch format := m.field.Tag.Get(collection); {
+	case format == "", format == "multi", f.comma: // multi is what bind does
+	case format == "csv":
+		return collection, fmt.Sprintf("write %s:%q instead, or as well", in.tag(), m.name+",comma")
+	default:
+		return collection, "make the field a string, and split it"
+	}
+	switch layout := m.field.Tag.Get(moment); {
+	case layout == "", m.field.Tag.Get("layout") != "":
+	case strings.HasPrefix(strings.ToLower(layout), "unix"):
+		return moment, "make the field an int64"
+	default:
+		return moment, fmt.Sprintf("write layout:%q instead, or as well", layout)
 	}
 	return "", ""
 }
