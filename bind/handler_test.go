@@ -327,6 +327,51 @@ func TestHandlerRoutes(t *testing.T) {
 	}
 }
 
+// All logs once for each route if it can't fill fields because requests of GET have no form. Structs may be shared by routes.
+func TestAllFormsOfGET(t *testing.T) {
+	type listed struct {
+		Page int    `form:"page"`
+		Sort string `form:"sort" query:"sort"`
+	}
+	type fine struct {
+		Sort string `form:"sort" query:"sort"`
+	}
+	all := func(v func() any) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if err := bind.All(c, v()); err != nil {
+				t.Errorf("%s: %v", c.Route(), err)
+			}
+			return c.NoContent()
+		}
+	}
+	ofListed, ofFine := all(func() any { return new(listed) }), all(func() any { return new(fine) })
+	log := new(records)
+	r := router.New()
+	r.GET("/list", ofListed)
+	r.HEAD("/head", ofListed)
+	r.GET("/again", ofListed)
+	r.POST("/list", ofListed)
+	r.Any("/any", ofListed)
+	r.GET("/fine", ofFine)
+	server := servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	for range 2 {
+		for _, request := range []string{"GET /list", "HEAD /head", "GET /again", "POST /list", "GET /any", "GET /fine"} {
+			server.Raw(t, request+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "bind: ") {
+			_, route, _ := strings.Cut(line, " route=")
+			got = append(got, strings.TrimSpace(route))
+		}
+	}
+	want := []string{`"GET /list" fields=Page input=bind_test.listed`, `"HEAD /head" fields=Page input=bind_test.listed`, `"GET /again" fields=Page input=bind_test.listed`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q, in\n%s", got, want, log)
+	}
+}
+
 // records collects the records of a logger that other goroutines use concurrently.
 type records struct {
 	mu   sync.Mutex

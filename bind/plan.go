@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// plan says how to bind a struct from a source of text. It is computed once, and is immutable.
+// plan says how to bind a struct from a source of text. It is computed once, and is immutable, apart from what seen points to.
 type plan struct {
 	fields []field
 	byName map[string]int
@@ -20,6 +20,10 @@ type plan struct {
 	none error
 	// unchecked is the error of a call without a validator, if a field has rules that only a validator checks.
 	unchecked error
+	// formOnly has the names of the fields that only a form can fill. It is set in the plan for inMultipart. If there are such fields, seen
+	// has the routes for GET for which All has logged them.
+	formOnly []string
+	seen     *seenRoutes
 }
 
 // field is a struct's field that is bound from text, or from files.
@@ -81,6 +85,9 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
 		p.unchecked = cmp.Or(p.unchecked, uncheckedIn(t, m.field))
+		if in == inMultipart && onlyIn(m.field, inMultipart) {
+			p.formOnly, p.seen = append(p.formOnly, m.field.Name), new(seenRoutes)
+		}
 	}
 	if a, b, found := conflictOf(t, in.tag()); found {
 		p.err = fmt.Errorf("bind: %s and %s both have the tag %s:%q, so neither would be bound", pathOf(t, a.index), pathOf(t, b.index), in.tag(), a.name)
