@@ -57,6 +57,8 @@ func (c *Ctx) mayTakeOver() error {
 		return ErrHeadSent
 	case c.returned:
 		return errHandlerReturned
+	case c.exchange.failed:
+		return net.ErrClosed
 	}
 	return nil
 }
