@@ -158,9 +158,6 @@ func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
 func (c *Ctx) end() {
 	c.stopWatch()
 	c.Request.end()
-	if n := c.room.Bytes(); n != 0 {
-		c.exchange.giveRoom(n) // gives back the room of a form's body
-	}
 	if c.stream.used {
 		c.stream.reset()
 	}
