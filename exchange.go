@@ -196,7 +196,7 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 		return endingTimedOut
 	}
 	if e = x.finishAnswer(ctx, err); e == endingWhole {
-		ctx.Request.endBodyEarly(&ctx.Response)
+		ctx.endBodyEarly()
 	}
 	ctx.stopWatch() // user code may have asked for the context once more
 	return e

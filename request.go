@@ -75,7 +75,6 @@ func (r *Request) end() {
 	if r.Trailer.Len() > 0 {
 		r.Trailer.list.ResetWithin(maxKeptHeader)
 	}
-	r.endBody()
 	if r.formParsed || r.multipartRead {
 		r.form.Reset()
 		r.formParsed, r.formErr = false, nil
@@ -94,47 +93,6 @@ func (r *Request) end() {
 
 // errBodyEnded is what an ErrorHandler gets if it asks for the body after the answer has begun.
 var errBodyEnded = errors.New("filo: the body was released when its answer began")
-
-// endBody releases what the body holds, apart from the decoded form of a body in the read buffer.
-func (r *Request) endBody() {
-	if r.multipart != nil {
-		if err := r.multipart.RemoveAll(); err != nil {
-			r.ctx.Logger().Error("removing the temporary files of a multipart form failed", "error", err)
-		}
-		r.multipart = nil
-	}
-	if r.replaced != nil {
-		r.replaced.end()
-		r.replaced = nil
-	}
-	if r.body.large != nil {
-		r.ctx.exchange.dropBody(r.body.large)
-		r.body.large, r.body.whole, r.body.wholeErr = nil, nil, errBodyEnded
-	}
-	if n := r.ctx.room.Bytes(); n != 0 {
-		r.ctx.exchange.giveRoom(n) // gives back the room of a form's body
-	}
-}
-
-// endBodyEarly calls endBody before the answer waits for its client, so that a slow client doesn't keep the room of its request's body. It does
-// nothing if the answer lies in the body's memory. The handler has returned.
-func (r *Request) endBodyEarly(answer *Response) {
-	if r.body.large == nil && r.multipart == nil && r.replaced == nil {
-		return
-	}
-	if answer.source == bodyString || answer.source == bodyRef {
-		b := answer.bodyBytes()
-		if overlap(b, r.body.large) {
-			return
-		}
-		for body := r.replaced; body != nil; body = body.before {
-			if overlap(b, body.whole) {
-				return
-			}
-		}
-	}
-	r.endBody()
-}
 
 // overlap reports whether a begins in the memory of b.
 func overlap(a, b []byte) bool {

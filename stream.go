@@ -320,7 +320,7 @@ func (c *Ctx) copyBody() error {
 	if size > copiedBody {
 		if part, ok := filepart.Of(r.stream); ok && size <= part.Size {
 			if c.Request.multipart == nil && len(r.wraps) == 0 { // otherwise the file may be the form's, or a layer may read the body
-				c.Request.endBodyEarly(r)
+				c.endBodyEarly()
 			}
 			if done, err := c.sendFile(part, size); done || err != nil {
 				return err
