@@ -107,7 +107,11 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 // parkSwitched does the rest of Park after agreeOn. If switches is set, the response already has the fields of the 101. Otherwise no answer is
 // sent.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
-	if err := c.mayTakeOver(); err != nil {
+	err := c.mayTakeOver()
+	if switches {
+		err = c.maySwitch()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if switches {
