@@ -64,6 +64,9 @@ var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedP
 // The response has the status and the fields that the handler and its middleware have set. Open ignores the client's Accept field, because
 // there is no other representation to offer. If your handler has another representation, use Ctx.Negotiate.
 //
+// The handler must have read the request's body, if it needs it, before it calls Open. From then on another goroutine sends heartbeats, and over
+// HTTP/1.1 the handler must not read from a connection to which that goroutine writes.
+//
 // Open fails if the head can't be sent, or if a head was sent already.
 func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 	o := setup.One("sse: Open", options)
