@@ -445,7 +445,7 @@ func (d *BodyReader) endLocked() error {
 		return ErrBodyClosed
 	}
 	err := d.s.endOfBodyLocked()
-	if err == nil && !d.s.running {
+	if err == nil && (!d.s.running || d.s.parked != nil) { // the function of a parked stream reads the rest
 		return ErrOver
 	}
 	return err

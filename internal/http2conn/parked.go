@@ -45,6 +45,7 @@ func (s *Stream) Park(out *outbox.Outbox) error {
 	}
 	h.listLocked(s)
 	s.parked, s.readUntil = out, 0
+	wake(s.readable) // a BodyReader that waits fails, since the stream's function reads the rest
 	return nil
 }
 

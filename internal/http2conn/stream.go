@@ -253,7 +253,7 @@ func (s *Stream) EndHandler(t *Turn) (parked *outbox.Outbox) {
 		h.handlerEndedLocked(s)
 	}
 	listed := s.listed
-	if waits := listed && !s.lent; waits || parked != nil || taken {
+	if !s.lent && (listed || parked != nil || taken) {
 		s.Request = nil // the stream may wait long for its client, and needs less memory without it
 	}
 	h.mu.Unlock()

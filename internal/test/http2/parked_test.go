@@ -520,3 +520,63 @@ func TestHTTP2ParkedFunctionEnds(t *testing.T) {
 		})
 	}
 }
+
+// A goroutine may wait in the reader of DuplexReader when the handler parks the stream. Its Read ends, whatever the client sends next, and the
+// stream's function reads the rest of the body.
+func TestHTTP2ParkedWhileRead(t *testing.T) {
+	for _, by := range []string{"data", "end", "reset"} {
+		t.Run(by, func(t *testing.T) {
+			failed, parked, rest := make(chan error, 1), make(chan struct{}, 1), make(chan string, 1)
+			_, dial := filotest.ServeRawHTTP2(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+				if c.Method() == "GET" {
+					return c.Text(200, "ok")
+				}
+				reader, ok := c.Request.DuplexReader()
+				if !ok {
+					return filo.Error(500, "no reader")
+				}
+				got := make([]byte, 5)
+				if _, err := io.ReadFull(reader, got); err != nil || string(got) != "first" {
+					t.Errorf("%q, %v", got, err)
+				}
+				waits := make(chan struct{})
+				go func() {
+					close(waits)
+					_, err := reader.Read(make([]byte, 100))
+					failed <- err
+				}()
+				<-waits
+				time.Sleep(20 * time.Millisecond) // so that it waits in Read
+				_, err := c.ParkStream(func(p *filo.ParkedConn, _ filo.Wake) error {
+					b := make([]byte, 100)
+					n, err := p.Read(b)
+					if n > 0 {
+						rest <- string(b[:n])
+					}
+					return err
+				})
+				parked <- struct{}{}
+				return err
+			}}, false)
+			c := dial()
+			c.Request(1, "/", false, ":method", "POST").Data(1, false, []byte("first")).Send()
+			filotest.Recv(t, parked, "the handler")
+			if err := filotest.Recv(t, failed, "the end of the read"); err == nil {
+				t.Error("the read has no error")
+			}
+			switch by {
+			case "data":
+				c.Data(1, false, []byte("rest")).Send()
+				if got := filotest.Recv(t, rest, "the rest"); got != "rest" {
+					t.Errorf("the function reads %q", got)
+				}
+			case "end":
+				c.Data(1, true, nil).Send()
+			case "reset":
+				c.Add(func(f *http2.Framer) { f.WriteRSTStream(1, http2.ErrCodeCancel) }).Send()
+			}
+			c.Request(3, "/", true).Send()
+			c.WantAnswer(3, "200 ok")
+		})
+	}
+}
