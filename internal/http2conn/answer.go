@@ -97,6 +97,7 @@ func (s *Stream) sendWholeLocked(a *Answer) {
 	if a.Reused {
 		body = append([]byte(nil), body...)
 	}
+	s.whole = len(body)
 	s.setUnsentLocked(body, nil, false)
 	race.Enter(&s.sending, sendingRest) // in this state nothing is appended to unsent, which may lie in the program's memory
 	if a.Trailer != nil {

@@ -145,6 +145,8 @@ func (s *Stream) unsentCostLocked() int64 {
 		return 0
 	case s.buffer != nil:
 		return int64(len(s.buffer))
+	case len(s.unsent) > 0 && s.whole > 0:
+		return int64(s.whole)
 	}
 	return int64(len(s.unsent))
 }
@@ -157,7 +159,9 @@ func (s *Stream) setUnsentLocked(b []byte, buffer *unsentBuffer, borrowed bool) 
 	if buffer != s.buffer {
 		s.h.buffered = buffer != nil
 	}
-	s.unsent, s.buffer, s.borrowed = b, buffer, borrowed
+	if s.unsent, s.buffer, s.borrowed = b, buffer, borrowed; len(b) == 0 {
+		s.whole = 0
+	}
 	if n := s.unsentCostLocked() - before; n != 0 {
 		s.h.shared.Answers.Add(n)
 	}

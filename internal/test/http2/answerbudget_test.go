@@ -330,3 +330,35 @@ func TestParkedStreamsCopyNothingAhead(t *testing.T) {
 		}
 	})
 }
+
+// A whole answer stays in memory until its last byte is sent, so all of it counts until then.
+func TestRestOfAnswerCountsWhole(t *testing.T) {
+	const streams, size = 4, 1 << 20
+	body := bytes.Repeat([]byte("x"), size)
+	eachFrames(t, func(t *testing.T, dial func(*filo.Server, ...http2.Setting) *frameClient) {
+		s := &filo.Server{Handler: func(c *filo.Ctx) error { return c.Bytes(200, "text/plain", body) }}
+		c := dial(s, http2.Setting{ID: http2.SettingInitialWindowSize, Val: size - 1})
+		c.done(c.WriteWindowUpdate(0, streams*size))
+		for i := range uint32(streams) {
+			c.request(1+2*i, "GET", "/", true)
+		}
+		read := func(n int) {
+			for n > 0 {
+				frame, err := c.ReadFrame()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f, ok := frame.(*http2.DataFrame); ok {
+					n -= len(f.Data())
+				}
+			}
+		}
+		read(streams * (size - 1))
+		filotest.Await(t, "the answers to count", func() bool { return s.Stats().AnswersBuffered >= streams*size })
+		for i := range uint32(streams) {
+			c.done(c.WriteWindowUpdate(1+2*i, 1))
+		}
+		read(streams)
+		filotest.Await(t, "the room to be free", func() bool { return s.Stats().AnswersBuffered == 0 })
+	})
+}
