@@ -58,6 +58,7 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 				return false
 			}
 			if budget--; budget <= 0 {
+				h.LookBusy(t, lc.server.clock.Now())
 				h.FlushTurn(t)
 				h.EndTurn(t)
 				return true
@@ -76,6 +77,8 @@ func (lc *loopConn) http2Turn(leader *loop.Worker, w *scratch) (again bool) {
 			case was:
 				crowded = false
 			case budget < readBudget: // the input is used up here, so nothing of it must be stored between turns
+				h.LookBusy(t, lc.server.clock.Now())
+				h.FlushTurn(t)
 				h.EndTurn(t)
 				return true
 			default:

@@ -51,8 +51,13 @@ func (d *Decoder) SetTableSize(size uint32) {
 	d.reduced = size < d.table.max
 }
 
-// Trim releases memory that the table doesn't need at present. It is for connections that have become idle.
-func (d *Decoder) Trim() { d.table.trim() }
+// Trim releases memory that the table doesn't need at present, if its text has more than keep bytes. It is for connections that have become
+// idle.
+func (d *Decoder) Trim(keep int) {
+	if cap(d.table.text) > keep {
+		d.table.trim()
+	}
+}
 
 // Decode decodes a block and passes its fields to the sink. The block must be complete: the concatenated payloads of HEADERS and of the
 // CONTINUATION frames that follow it. If sink is nil, Decode only updates the table.

@@ -497,7 +497,7 @@ func TestDecoderValid(t *testing.T) {
 			d := newDecoder()
 			c := mustDecode(t, d, block)
 			if name == "with indexing" {
-				d.Trim()
+				d.Trim(0)
 				c.fields = append(c.fields, mustDecode(t, d, []byte{0xbe}).fields...)
 			}
 			for i, f := range c.fields {
@@ -586,7 +586,7 @@ func TestDecoderAgrees(t *testing.T) {
 				e.SetMaxDynamicTableSize(uint32(random.IntN(200)))
 				e.SetMaxDynamicTableSize(size)
 			case 2:
-				d.Trim()
+				d.Trim(0)
 				d.table.check(t)
 			case 3:
 				// The peer allows a larger or a smaller table.
@@ -640,13 +640,13 @@ func TestDecoderMemory(t *testing.T) {
 	}
 	first, second := encodedTwice(chrome)
 	mustDecode(t, d, first)
-	d.Trim()
+	d.Trim(0)
 	if got := cap(d.table.text) + 12*cap(d.table.ring); got > 1200 {
 		t.Errorf("the table has %d bytes of memory for %d", got, d.table.size)
 	}
 	before := mustDecode(t, d, second).list()
 	mustDecode(t, d, append(unhex("00 0161 7f8140"), make([]byte, 8192+127+1)...)) // a field that doesn't enter the table
-	d.Trim()
+	d.Trim(0)
 	if got := cap(d.table.text) + 12*cap(d.table.ring); got > 1200 {
 		t.Errorf("the table has %d bytes of memory for %d", got, d.table.size)
 	}
@@ -654,7 +654,7 @@ func TestDecoderMemory(t *testing.T) {
 		t.Errorf("after Trim, the fields are\n%swant\n%s", after, before)
 	}
 	mustDecode(t, d, []byte{0x20})
-	d.Trim()
+	d.Trim(0)
 	if d.table.text != nil || d.table.ring != nil {
 		t.Errorf("a table without entries has memory: %+v", d.table)
 	}
@@ -897,5 +897,22 @@ func BenchmarkDecode(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// An idle connection doesn't keep the memory of a large field block. A small block keeps it.
+func TestTrim(t *testing.T) {
+	for size, kept := range map[int]bool{1000: true, 30_000: false} {
+		d := newDecoder()
+		mustDecode(t, d, literals3("x-name", "value")["with indexing"])
+		mustDecode(t, d, literals3("x-large", strings.Repeat("a", size))["without indexing"])
+		before := cap(d.table.text)
+		d.Trim(12 << 10)
+		if after := cap(d.table.text); after > 12<<10 || kept != (after == before) {
+			t.Errorf("after a value of %d bytes %d of %d bytes are kept", size, after, before)
+		}
+		if f := mustDecode(t, d, []byte{0xbe}).fields; len(f) != 1 || f[0].name != "x-name" || f[0].value != "value" {
+			t.Errorf("the table has %+v", f)
+		}
 	}
 }

@@ -43,6 +43,7 @@ type Conn struct {
 	acks      http2.Acks
 	glitches  http2.Glitches
 	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: nothing is incomplete
+	busySince clock.Time // since when the owner has handled input without a wait, as LookBusy knows it; 0 if it has waited
 	leaveTime clock.Time // when LeaveSoon must be called at the latest; 0: no limit. Changed with mu held
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue

@@ -73,6 +73,22 @@ func (h *Conn) Look(t *Turn, expired bool) (did bool) {
 	return did
 }
 
+// busyTime is how often the owner acts on deadlines while input arrives without a pause. It is long, so that input that arrived in time, while the
+// process was paused, is used before.
+const busyTime = time.Second
+
+// LookBusy is called when a turn has ended although there may be more input. It does what Look does when the connection hasn't waited for
+// busyTime, so that a client that always has input waiting can't evade its deadlines.
+func (h *Conn) LookBusy(t *Turn, now clock.Time) {
+	switch {
+	case h.busySince == 0:
+		h.busySince = now
+	case now.Sub(h.busySince) >= busyTime:
+		h.busySince = now
+		h.Look(t, true)
+	}
+}
+
 // The acknowledgement of SETTINGS.
 
 func (h *Conn) settingsUntil(clock.Time) clock.Time { return h.acks.Deadline() }
@@ -134,15 +150,21 @@ func (h *Conn) leaveLate(t *Turn, _ clock.Time) { h.LeaveSoon(t) }
 // The next request.
 
 // idleUntilLocked returns when a connection without streams has been idle for too long. While there are streams, it returns a time in the
-// future at which the owner checks again, since the owner might not be woken when they end. An incomplete frame or field block may be the
-// beginning of the next request: then the deadline of headUntil counts instead.
+// future at which the owner checks again, since the owner might not be woken when they end. An incomplete frame or field block that began in
+// time may be the next request: it has the time that headUntil gives it.
 func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	h.mu.AssertHeld()
-	since := h.used
-	if h.counts.Streams() > 0 || h.prefaced && h.headSince != 0 {
-		since = now
+	if h.counts.Streams() > 0 {
+		return now.Deadline(h.shared.Idle)
 	}
-	return since.Deadline(h.shared.Idle)
+	until := h.used.Deadline(h.shared.Idle)
+	if until == 0 || !h.prefaced || h.headSince == 0 || h.headSince >= until {
+		return until
+	}
+	if head := h.headSince.Deadline(h.shared.ReadHeader); head != 0 {
+		return max(until, head)
+	}
+	return now.Deadline(h.shared.Idle)
 }
 
 func (h *Conn) idleLate(t *Turn, _ clock.Time) {

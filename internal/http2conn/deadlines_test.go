@@ -123,3 +123,53 @@ func (c deadlineConn) passed(d connDeadline) bool {
 	now := c.shared.Clock.Exact()
 	return hasPassed(d.at(c.Conn, now), now)
 }
+
+// A client that always has input waiting doesn't evade a deadline: the owner acts on it within busyTime, although it never waits.
+func TestLookBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := newShared()
+		c := deadlineConn{New(shared, silentDriver{}, nil, nil), &Turn{In: new(http1.Input)}}
+		c.acks.Received()
+		c.prefaced, c.silence = true, nil
+		s := c.await(awaitsWindow)
+		start := shared.Clock.Exact()
+		until := s.awaitsUntil()
+		for !s.state.Over() {
+			now := shared.Clock.Exact()
+			if now.Sub(until) > 2*busyTime {
+				t.Fatalf("the stream waits for a window after %v, though it should until %v", now.Sub(start), until.Sub(start))
+			}
+			c.LookBusy(c.t, now)
+			time.Sleep(busyTime / 100)
+		}
+		if now := shared.Clock.Exact(); now < until {
+			t.Errorf("the stream has ended after %v, and should after %v", now.Sub(start), until.Sub(start))
+		}
+	})
+}
+
+// The first byte of a frame, again and again, doesn't keep an idle connection open. A head that has begun in time may still arrive.
+func TestIdleWithBeginnings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := newShared()
+		c := deadlineConn{New(shared, silentDriver{}, nil, nil), &Turn{In: new(http1.Input)}}
+		c.acks.Received()
+		c.prefaced, c.silence, c.used = true, nil, shared.Clock.Exact()
+		start, pause := c.used, shared.ReadHeader*9/10
+		for c.life != lifeEnding {
+			now := shared.Clock.Exact()
+			if now.Sub(start) > shared.Idle+shared.ReadHeader {
+				t.Fatalf("the connection is open after %v", now.Sub(start))
+			}
+			_, deadline := c.Wait(now, true)
+			time.Sleep(min(deadline.Sub(now), pause))
+			if shared.Clock.Exact() >= deadline {
+				c.Look(c.t, true)
+			}
+			c.headSince = 0 // the frame is complete, and the next one begins
+		}
+		if now := shared.Clock.Exact(); now.Sub(start) < shared.Idle {
+			t.Errorf("the connection has ended after %v", now.Sub(start))
+		}
+	})
+}

@@ -113,6 +113,10 @@ const (
 	WaitsLeaving              // frames after the first GOAWAY
 )
 
+// maxIdleText is the capacity up to which an idle connection keeps the memory for decoded field blocks. Most blocks fit, so the next one needs no
+// new memory.
+const maxIdleText = 12 << 10
+
 // Wait returns what the connection waits for, and the deadline of the wait. partial says that an incomplete frame was received.
 func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.Time) {
 	switch {
@@ -132,6 +136,7 @@ func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.T
 	deadline = h.deadlineLocked(now)
 	h.mu.Unlock()
 	h.trimPending()
+	h.busySince = 0
 	switch {
 	case h.life != lifeServing && (streams == 0 || h.drains):
 		waits = WaitsLeaving
@@ -142,8 +147,11 @@ func (h *Conn) Wait(now clock.Time, partial bool) (waits Waits, deadline clock.T
 	default:
 		waits = WaitsIdle
 	}
-	if waits == WaitsIdle && h.active {
-		h.setActive(false)
+	if waits == WaitsIdle {
+		h.decoder.Trim(maxIdleText)
+		if h.active {
+			h.setActive(false)
+		}
 	}
 	return waits, deadline
 }
