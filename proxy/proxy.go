@@ -268,19 +268,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 		return err
 	}
 	if len(c.Request.Header.GetBytes("Upgrade")) > 0 {
-		// An upgraded connection is hijacked, so its context must end it when the server shuts down or the proxy is closed.
-		ctx, cancel := context.WithCancel(c.Context())
-		defer cancel()
-		defer context.AfterFunc(p.closing, cancel)()
-		stop := c.ShuttingDown()
-		go func() {
-			select {
-			case <-stop:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		c.SetContext(ctx)
+		c.SetContext(context.WithValue(c.Context(), drainKey{}, c.ShuttingDown()))
 	}
 	return p.handler(c)
 }
@@ -288,7 +276,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 // serveHTTP is the proxy as a handler of net/http.
 func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	p.limitUpgrades(r)
-	a, reverse := &answer{w, p}, p.reverse
+	a, reverse := &answer{w, p, r}, p.reverse
 	reverse.ModifyResponse = a.modify
 	reverse.ServeHTTP(a, r)
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -35,6 +36,21 @@ func chooseUpgrade(asked, allowed []string) string {
 		}
 	}
 	return ""
+}
+
+// drainKey is the key of the channel that is closed when the server starts to shut down, in the context of a request that asks for an upgrade.
+type drainKey struct{}
+
+// endUpgraded closes an upgraded connection to an upstream when the server shuts down or the proxy is closed, and at the latest when its
+// request has ended. ReverseProxy then closes the client's connection, which is hijacked, so that the server itself doesn't end it.
+func (p *Proxy) endUpgraded(ctx context.Context, upstream io.Closer) {
+	drain, _ := ctx.Value(drainKey{}).(<-chan struct{})
+	select {
+	case <-drain:
+	case <-p.closing.Done():
+	case <-ctx.Done():
+	}
+	upstream.Close()
 }
 
 var errSwitched = errors.New("proxy: the upstream has switched protocols, but not as the request asked")
