@@ -159,8 +159,9 @@ type Options struct {
 
 	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC requires. Over https, the proxy uses HTTP/2 with upstreams that select it
 	// in the TLS handshake; over http, with all upstreams. Upstreams with http must accept unencrypted HTTP/2 with prior knowledge (h2c),
-	// as filo does with HTTP2.Unencrypted. Upgraded connections still use HTTP/1.1. Default off: only HTTP/1.1. HTTP2 can't be set
-	// together with Transport.
+	// as filo does with HTTP2.Unencrypted. Upgraded connections still use HTTP/1.1. For a client that reads slowly, the proxy holds up to
+	// 128 KB of the upstream's answer, besides what the server itself holds of an answer; no budget of the server counts these bytes.
+	// Default off: only HTTP/1.1. HTTP2 can't be set together with Transport.
 	HTTP2 bool
 
 	// Transport sends the requests. The default is a transport that belongs to the proxy; Close closes its idle connections.
