@@ -256,14 +256,10 @@ var (
 	}()
 )
 
-// contentFields are the fields that describe the body of an answer, besides Content-Type and Content-Range.
-var contentFields = [...]string{"Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
-	"Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "ETag", "Last-Modified"}
-
 // dropContent removes the fields that describe the previous body, since an error with this status replaces that body. Content-Type stays,
 // since the format of the error depends on it.
 func (h *Header) dropContent(status int) {
-	for _, name := range contentFields {
+	for _, name := range field.OfContent {
 		h.list.Del(name)
 	}
 	if status != 416 { // RFC 9110, section 14.4: Content-Range gives the complete length

@@ -2,6 +2,7 @@ package filo
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -133,7 +134,7 @@ var errNotSwitched = &HTTPError{Status: 501, Detail: "doesn't switch to the prot
 
 // errNoHijack is the error of a handler that tries to take over its HTTP/2 connection, unless the request is an extended CONNECT.
 var errNoHijack = &HTTPError{Status: 501, Detail: "needs HTTP/1.1",
-	Err: errors.New("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one")}
+	Err: fmt.Errorf("filo: a connection of HTTP/2 carries many requests, and can't be taken over for one: %w", errors.ErrUnsupported)}
 
 // maySucceed returns an error if the answer's status would tell the client that the protocol is switched. It is called before a head is
 // sent.

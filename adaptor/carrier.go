@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,16 +29,19 @@ import (
 
 // carrier is a hooks.Transport: it carries a request of net/http to a handler of filo, and the answer back.
 type carrier struct {
-	w         http.ResponseWriter
-	control   *http.ResponseController
-	r         *http.Request
-	buffer    *[]byte         // holds the request's head
-	outer     *exchange       // the exchange from which the request comes, if filo received it; nil if another server did
-	around    *exchange       // the exchange of the outer request, if this request is a part of one: see Join; otherwise nil
-	body      io.Reader       // nil if there is none
-	began     bool            // the head of the final answer was written
-	lent      bool            // lendHeader was called
-	announced map[string]bool // the names of announced trailer fields
+	w       http.ResponseWriter
+	control *http.ResponseController
+	r       *http.Request
+	buffer  *[]byte   // holds the request's head
+	outer   *exchange // the exchange from which the request comes, if filo received it; nil if another server did
+	around  *exchange // the exchange of the outer request, if this request is a part of one: see Join; otherwise nil
+	body    io.Reader // nil if there is none
+	// If middleware has parsed a form, its body has formLength bytes, and files are the files in it.
+	formLength int64
+	files      []*formFile
+	began      bool            // the head of the final answer was written
+	lent       bool            // lendHeader was called
+	announced  map[string]bool // the names of announced trailer fields
 	// text holds the gathered names and values of the answer's fields, in the space of buffer after the request's head. ends has the end of
 	// each name and value in text.
 	text []byte
@@ -66,6 +70,9 @@ func (t *carrier) carry(carry func(*carrier) error) {
 	buffer := heads.Get().(*[]byte)
 	t.buffer = buffer
 	defer func() {
+		for _, file := range t.files {
+			file.close()
+		}
 		if cap(*buffer) <= maxKeptHead {
 			heads.Put(buffer)
 		}
@@ -115,19 +122,16 @@ func (t *carrier) Head(h *http1.RequestHead, limits *http1.Limits) (b []byte, le
 			}
 		}
 	}
-	switch {
-	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0:
-	case r.ContentLength > 0:
-		add("Content-Length", strconv.FormatInt(r.ContentLength, 10))
-		length, t.body = r.ContentLength, io.LimitReader(r.Body, r.ContentLength)
-	default:
+	switch length = t.setBody(); {
+	case length > 0:
+		add("Content-Length", strconv.FormatInt(length, 10))
+	case length < 0:
 		if minor > 0 {
 			add("Transfer-Encoding", "chunked")
 		}
 		for name := range r.Trailer {
 			add("Trailer", name)
 		}
-		length, t.body = -1, r.Body
 	}
 	*t.buffer = b
 	return b, length, fault
@@ -243,13 +247,13 @@ func (t *carrier) WriteHead(h hooks.Head) {
 	t.w.WriteHeader(h.Status)
 }
 
-// isAboutContent reports whether a field describes the content of an answer.
+// isAboutContent reports whether a field describes the content of an answer, or its framing.
 func isAboutContent(name string) bool {
 	switch name {
-	case "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Etag", "Last-Modified", "Transfer-Encoding":
+	case "Content-Type", "Content-Range", "Transfer-Encoding":
 		return true
 	}
-	return false
+	return slices.ContainsFunc(field.OfContent[:], func(other string) bool { return strings.EqualFold(name, other) })
 }
 
 // gather stores a field of an answer for addGathered.

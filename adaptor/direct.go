@@ -30,8 +30,8 @@ func (s *snapshot) is(r *http.Request) bool {
 		r.ContentLength == s.length && maps.EqualFunc(r.Header, s.header, slices.Equal)
 }
 
-// serveDirect runs next with the middleware's own Ctx, unless the middleware has changed more than the context and the header of
-// the answer; then it reports false. While next runs, no other code of the exchange uses the Ctx.
+// serveDirect runs next with the middleware's own Ctx, unless the middleware has parsed a form, or has changed more than the context and the
+// header of the answer; then it reports false. While next runs, no other code of the exchange uses the Ctx.
 func (e *exchange) serveDirect(r *http.Request, next filo.Handler) bool {
 	if !e.beginDirect(r) {
 		return false
@@ -50,7 +50,7 @@ func (e *exchange) beginDirect(r *http.Request) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := &e.writer
-	if e.ended || e.running != nil || w.wrote || w.hijacked || !e.sent.is(r) {
+	if e.ended || e.running != nil || w.wrote || w.hijacked || !e.sent.is(r) || parsedForm(r) {
 		return false
 	}
 	if e.local == nil {

@@ -841,3 +841,27 @@ func TestContextValuesAfterwards(t *testing.T) {
 		}
 	}
 }
+
+// After an interim answer Header restores the fields of filo's middleware once, so that a handler can then delete the last one.
+func TestDeletedAfterInterim(t *testing.T) {
+	h := adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</a.css>")
+		w.WriteHeader(103)
+		clear(w.Header())
+		before := w.Header().Get("X-Own")
+		w.Header().Del("X-Own")
+		w.Header().Add("X-Own", "handler's, before "+before)
+	}))
+	url, client := startSocket(t, func(c *filo.Ctx) error {
+		c.Response.Header.Set("X-Own", "middleware's")
+		return h(c)
+	}, false)
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if got := response.Header["X-Own"]; len(got) != 1 || got[0] != "handler's, before middleware's" {
+		t.Errorf("%q", got)
+	}
+}

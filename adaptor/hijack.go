@@ -2,6 +2,7 @@ package adaptor
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,6 +33,9 @@ func (w *responseWriter) hijackLocked() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		if inner {
 			w.wrote = false // so that an answer to the error can be written
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
+			err = errors.Join(err, http.ErrNotSupported) // which net/http's handlers test for
 		}
 		return nil, nil, err
 	}

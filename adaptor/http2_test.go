@@ -15,14 +15,20 @@ import (
 
 // startHTTP2 serves h on a socket, and returns its URL and a client that speaks HTTP/2 without TLS.
 func startHTTP2(t *testing.T, h http.HandlerFunc) (url string, client *http.Client) {
+	return startSocket(t, adaptor.FromHTTP(h), true)
+}
+
+// startSocket serves h on a socket, and returns its URL and a client that speaks HTTP/1.1, or HTTP/2 without TLS.
+func startSocket(t *testing.T, h filo.Handler, http2 bool) (url string, client *http.Client) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &filo.Server{Logger: quiet, Handler: adaptor.FromHTTP(h), HTTP2: filo.HTTP2Options{Unencrypted: true}}
+	s := &filo.Server{Logger: quiet, Handler: h, HTTP2: filo.HTTP2Options{Unencrypted: true}}
 	go s.Serve(listener)
 	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetUnencryptedHTTP2(http2)
+	protocols.SetHTTP1(!http2)
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()

@@ -58,7 +58,7 @@ type responseWriter struct {
 }
 
 // Header implements http.ResponseWriter. The header includes the fields that filo's middleware has set before. If a handler clears the
-// header after an interim answer, Header restores these fields: ReverseProxy clears it only to remove the interim fields.
+// header after an interim answer, Header restores these fields once: ReverseProxy clears it only to remove the interim fields.
 func (w *responseWriter) Header() http.Header {
 	if w.header == nil || w.informed && len(w.header) == 0 {
 		e := w.exchange
@@ -67,6 +67,7 @@ func (w *responseWriter) Header() http.Header {
 		if w.header == nil {
 			w.header = make(http.Header)
 		}
+		w.informed = false
 		if !e.ended && e.running == nil {
 			for name, value := range e.ctx.Response.Header.All() {
 				w.header.Add(string(name), string(value))

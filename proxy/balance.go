@@ -141,7 +141,7 @@ func (p *Proxy) replayable(r *http.Request) ([]byte, error) {
 
 // attempt sends the request to an upstream.
 func (p *Proxy) attempt(r *http.Request, u *upstream, body []byte) (*http.Response, error) {
-	out, at := r.WithContext(r.Context()), *r.URL
+	out, at := r.WithContext(p.attemptContext(r.Context())), *r.URL
 	at.Scheme, at.Host = u.url.Scheme, u.url.Host
 	at.Path, at.RawPath = joinPath(u.url, r.URL)
 	out.URL = &at

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/tcptest"
@@ -536,5 +537,40 @@ func TestHTTP2Window(t *testing.T) {
 	f.do("GET", "/", "") // 502
 	if got := <-window; got != 128<<10 {
 		t.Errorf("the window of a stream is %d bytes", got)
+	}
+}
+
+// A client that holds back its body, and doesn't read, keeps an interim answer waiting. The other answers of the upstream's connection go on.
+func TestInterimAnswerOfSilentClient(t *testing.T) {
+	early := make(chan struct{})
+	upstream := &filo.Server{Logger: quiet, HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/early" {
+			c.Response.Header.Set("Link", "</a.css>")
+			if err := c.EarlyHints(); err != nil {
+				return err
+			}
+			close(early)
+			_, err := c.Request.Body()
+			return err
+		}
+		return c.Text(200, "quick")
+	}}
+	front := newOwnFront(t, http1, proxy.Options{Upstreams: []string{"http://" + tcptest.Serve(t, upstream)}, HTTP2: true})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(front.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, "POST /early HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+	<-early
+	began := time.Now()
+	for range 3 {
+		response := front.do(front.request("GET", "/quick", nil))
+		if body, err := io.ReadAll(response.Body); response.StatusCode != 200 || string(body) != "quick" || err != nil {
+			t.Fatalf("%d %q %v", response.StatusCode, body, err)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the other answers took %v", took)
 	}
 }

@@ -93,7 +93,7 @@ func table(procs string) []row {
 				{name: "bodies", kinds: inParts, more: []string{"-clients", "4"}},
 				{name: "TCP", kinds: overTCP + ",half-closes"},
 				{name: "few places", kinds: overTCP + "," + overHTTP2, more: []string{"-places", "6"}},
-				{name: "queue", kinds: "bursts", more: []string{"-places", "2", "-clients", "1"}},
+				{name: "queue", kinds: "bursts", more: []string{"-places", "1", "-clients", "1"}},
 				{name: "TLS", kinds: overTLS},
 				{name: "HTTP/2", kinds: overHTTP2},
 				{name: "stopped", kinds: timeless, stops: true},

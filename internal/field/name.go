@@ -192,3 +192,7 @@ func (id ID) InTrailer() bool {
 	}
 	return id == Unknown || id > Framing
 }
+
+// OfContent are the fields that describe the body of an answer, besides Content-Type and Content-Range.
+var OfContent = [...]string{"Content-Length", "Content-Encoding", "Content-Language", "Content-Location", "Content-Disposition",
+	"Content-Digest", "Repr-Digest", "Content-MD5", "Digest", "ETag", "Last-Modified"}

@@ -197,10 +197,8 @@ func bursts(v *visit) error {
 			q := v.call(v.pick("/sleep", "/processor", "/context"))
 			burst.Go(func() { errs[i] = each.exchange(q) })
 		}
-		if v.random.IntN(2) == 0 {
-			if err := v.leaveQueue(); err != nil {
-				return err
-			}
+		if err := v.leaveQueue(v.random.IntN(4)); err != nil {
+			return err
 		}
 		burst.Wait()
 		if err := errors.Join(errs...); err != nil {
@@ -210,15 +208,20 @@ func bursts(v *visit) error {
 	return nil
 }
 
-// leaveQueue sends a request on another connection, and soon resets that connection.
-func (v *visit) leaveQueue() error {
-	other, err := v.dial()
-	if err != nil {
-		return err
+// leaveQueue sends n requests on other connections, and resets all of these connections at once. So the handler of one request may end, and
+// wake the next one in the queue, while that one's client leaves.
+func (v *visit) leaveQueue(n int) error {
+	others := make([]*visit, n)
+	for i := range others {
+		other, err := v.dial()
+		if err != nil {
+			return err
+		}
+		defer other.reset()
+		other.Write(encode(v.call("/context")))
+		others[i] = other
 	}
-	other.Write(encode(v.call("/sleep")))
 	v.sleep(12 * time.Millisecond)
-	other.reset()
 	return nil
 }
 

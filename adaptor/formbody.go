@@ -1,0 +1,123 @@
+package adaptor
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"reflect"
+	"strings"
+)
+
+// setBody decides what the handler of filo reads as the body of t's request, and returns its length, or -1 if the length isn't known.
+func (t *carrier) setBody() (length int64) {
+	switch r := t.r; {
+	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 && asReceived(r.Body):
+		return 0
+	case parsedForm(r) && t.setForm():
+		return t.formLength
+	case r.ContentLength > 0 && asReceived(r.Body):
+		t.body = io.LimitReader(r.Body, r.ContentLength)
+		return r.ContentLength
+	default:
+		t.body = r.Body
+		return -1
+	}
+}
+
+// asReceived reports whether a body comes directly from a server. Middleware that decodes or replaces a body rarely changes ContentLength, so
+// the length of another body isn't known.
+func asReceived(body io.ReadCloser) bool {
+	if _, ok := body.(*requestBody); ok {
+		return true
+	}
+	switch reflect.TypeOf(body).String() {
+	case "*http.body", "*http.http2requestBody", "*http2.requestBody", "*http3.requestBody":
+		return true
+	}
+	return false
+}
+
+// parsedForm reports whether middleware has parsed a form out of the request's body. The handlers of net/http find the form in the request.
+func parsedForm(r *http.Request) bool {
+	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
+	case "application/x-www-form-urlencoded":
+		return len(r.PostForm) > 0
+	case "multipart/form-data":
+		// MultipartReader sets an empty form.
+		return r.MultipartForm != nil && len(r.MultipartForm.Value)+len(r.MultipartForm.File) > 0
+	}
+	return false
+}
+
+// setForm makes the body of the form that middleware has parsed, since the received body was read. The order of different names is lost. It
+// returns false if the form isn't whole.
+func (t *carrier) setForm() bool {
+	if t.r.MultipartForm != nil {
+		return t.setMultipart()
+	}
+	if n, err := t.r.Body.Read(make([]byte, 1)); n > 0 || err != io.EOF {
+		return false // ParseForm has failed
+	}
+	form := t.r.PostForm.Encode()
+	t.body, t.formLength = strings.NewReader(form), int64(len(form))
+	return true
+}
+
+// setMultipart is setForm for a multipart form.
+func (t *carrier) setMultipart() bool {
+	_, parameters, _ := mime.ParseMediaType(t.r.Header.Get("Content-Type"))
+	var text bytes.Buffer
+	w := multipart.NewWriter(&text)
+	if w.SetBoundary(parameters["boundary"]) != nil {
+		return false
+	}
+	var parts []io.Reader
+	take := func() {
+		t.formLength += int64(text.Len())
+		parts = append(parts, strings.NewReader(text.String()))
+		text.Reset()
+	}
+	for name, values := range t.r.MultipartForm.Value {
+		for _, value := range values {
+			w.WriteField(name, value) // writes to a bytes.Buffer don't fail
+		}
+	}
+	for _, files := range t.r.MultipartForm.File {
+		for _, header := range files {
+			w.CreatePart(header.Header)
+			take()
+			file := &formFile{header: header}
+			t.files, parts = append(t.files, file), append(parts, file)
+			t.formLength += header.Size
+		}
+	}
+	w.Close()
+	take()
+	t.body = io.MultiReader(parts...)
+	return true
+}
+
+// formFile reads a file of a parsed form. It opens the file when it is read first.
+type formFile struct {
+	header *multipart.FileHeader
+	file   multipart.File // nil unless it is open
+}
+
+// Read implements io.Reader.
+func (f *formFile) Read(p []byte) (n int, err error) {
+	if f.file == nil {
+		if f.file, err = f.header.Open(); err != nil {
+			return 0, err
+		}
+	}
+	return f.file.Read(p)
+}
+
+// close closes the file.
+func (f *formFile) close() {
+	if f.file != nil {
+		f.file.Close()
+	}
+}
