@@ -207,7 +207,7 @@ func TestHTTP2PassesOn(t *testing.T) {
 			t.Errorf("the upstream's Host was %q", got)
 		}
 		for name, want := range map[string]string{
-			"Got-Connection": "", "Got-X-Hop": "", "Got-Keep-Alive": "", "Got-Via": "1.0 fred", "Got-Te": "trailers", "Got-Trailer": "map[X-Sum:[9]]", "Got-X-Sum": "",
+			"Got-Connection": "", "Got-X-Hop": "", "Got-Keep-Alive": "", "Got-Via": "1.0 fred," + map[protocol]string{http1: "1.1", h2TLS: "2.0", h2c: "2.0"}[client] + " filo", "Got-Te": "trailers", "Got-Trailer": "map[X-Sum:[9]]", "Got-X-Sum": "",
 			"Got-X-Forwarded-Proto": scheme, "Got-X-Forwarded-Host": "front.example",
 			"Got-Forwarded": "for=127.0.0.1;host=front.example;proto=" + scheme, "Keep-Alive": "", "Link": "",
 		} {

@@ -18,6 +18,10 @@
 // TrustProto. Without RealIP, it mistakes the host of its own URL for the host that the client has asked for. Then it refuses the forms and
 // WebSockets of the site's own pages. PreserveHost prevents that too.
 //
+// The proxy appends itself to Via, such as "1.1 filo". Some servers send no compressed answers to requests with this field, such as nginx
+// without gzip_proxied; Rewrite can delete it. The proxy decrements the Max-Forwards of OPTIONS and TRACE. If it is 0, the proxy answers
+// OPTIONS with 204 and TRACE with 501 itself.
+//
 // If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the proxy has dropped these
 // fields. The proxy doesn't know a field with a name of your own, such as X-User, so Rewrite must also delete such a field when nobody
 // is logged in.
@@ -267,6 +271,12 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 	}
 	if err := checkQuery(c.Request.URI()); err != nil {
 		return err
+	}
+	if method := c.Method(); (method == "OPTIONS" || method == "TRACE") && lastForward(&c.Request.Header) {
+		if method == "TRACE" {
+			return errTrace
+		}
+		return c.NoContent()
 	}
 	if len(c.Request.Header.GetBytes("Upgrade")) > 0 {
 		c.SetContext(context.WithValue(c.Context(), drainKey{}, c.ShuttingDown()))

@@ -12,10 +12,11 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// limitUpgrades lets a client ask an upstream to switch to one of the protocols in Options.Upgrades, and to no other.
+// limitUpgrades lets a client ask an upstream to switch to one of the protocols in Options.Upgrades, and to no other. Upgrades in HTTP/1.0
+// requests are ignored (RFC 9110, section 7.8).
 func (p *Proxy) limitUpgrades(r *http.Request) {
 	if asked := r.Header["Upgrade"]; len(asked) > 0 {
-		if protocol := chooseUpgrade(asked, p.options.Upgrades); protocol != "" {
+		if protocol := chooseUpgrade(asked, p.options.Upgrades); protocol != "" && r.ProtoAtLeast(1, 1) {
 			r.Header["Upgrade"] = []string{protocol}
 		} else {
 			delete(r.Header, "Upgrade")

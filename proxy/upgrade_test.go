@@ -51,6 +51,17 @@ func TestUpgrades(t *testing.T) {
 	}
 }
 
+// The Upgrade field of an HTTP/1.0 request is ignored.
+func TestUpgradeHTTP10(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q %q", r.Header["Upgrade"], r.Header["Connection"], r.Header["Via"])
+	})}})
+	got := f.raw("GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	if !strings.Contains(got, " 200 ") || !strings.HasSuffix(got, `[] [] ["1.0 filo"]`) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // An upstream that switches protocols without being asked to gets no tunnel.
 func TestUpgradeUnasked(t *testing.T) {
 	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
