@@ -168,7 +168,7 @@ func (c *Ctx) Redirect(status int, location string) error {
 	}
 	c.Response.SetStatus(status)
 	c.Response.Header.list.SetID(field.Location, location)
-	c.Response.resetBody()
+	c.Response.replaceBody()
 	return nil
 }
 
@@ -178,17 +178,21 @@ func (c *Ctx) NoContent() error {
 		return err
 	}
 	c.Response.SetStatus(204)
-	c.Response.resetBody()
+	c.Response.replaceBody()
 	return nil
 }
 
 // File answers with the content of a file, using sendfile where the connection allows it. File sets Last-Modified, and derives Content-Type
 // from the file's extension unless the handler has set it. If the file doesn't exist or isn't a regular file, the error is an HTTPError
 // with status 404. If the server has no permission to read the file, the status is 403. File uses the path unchanged: check client input
-// before you build a path from it.
+// before you build a path from it. As a precaution, File refuses requests whose decoded path has an element ".." with 400, as
+// http.ServeFile does: the value of a wildcard may be "../secret".
 func (c *Ctx) File(path string) error {
 	if err := c.answerable(keptStatus); err != nil {
 		return err
+	}
+	if hasDotDot(c.PathBytes()) {
+		return Error(400, "the path has an element \"..\"")
 	}
 	file, info, err := openRegular(path)
 	if err != nil {
@@ -205,6 +209,16 @@ func (c *Ctx) File(path string) error {
 	h.list.SetID(field.LastModified, info.ModTime().UTC().Format(syntax.TimeFormat))
 	c.Response.SetBodyStream(file, info.Size())
 	return nil
+}
+
+// hasDotDot reports whether a path has an element "..". Backslashes separate elements too, since they do in the paths of Windows.
+func hasDotDot(path []byte) bool {
+	for element := range bytes.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if string(element) == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // Attachment answers with the content of a file, as File does, and asks the client to save it under name. If name is empty, the

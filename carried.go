@@ -883,6 +883,9 @@ func (c *carried) adopt(ctx *Ctx, netConn net.Conn, serve func(*ParkedConn, Wake
 	}
 	p := &ParkedConn{conn: owner, netConn: netConn, serve: serve, carried: true}
 	p.class = c.server.classes.entered.Parked(c.scratch.timer.Class())
+	if _, streams := netConn.(*answerconn.Conn); !streams || !c.isPart { // the request around a part has a place for its stream
+		p.place = c.server.pool.places.NewPlace()
+	}
 	p.out.Open((*parkedOwner)(p), nil, netConn, frames)
 	p.unread = !ctx.Request.body.complete()
 	c.parked, owner.parked = p, p

@@ -441,6 +441,9 @@ func (c *conn) lacksBody() bool {
 func (c *conn) end() {
 	c.parser.Reset()
 	c.outBody = nil
+	if c.inputError == errDeadline || c.inputError == errShed {
+		c.inputError = nil // the body has arrived after all
+	}
 	c.endRequest()
 	c.in.Unpin()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net"
 	"os"
 	"time"
 
@@ -328,19 +329,22 @@ func (c *conn) endWait(deadline clock.Time, writing bool) (shed bool) {
 	return shed
 }
 
-// flush writes c.out and c.outBody.
+// flush writes c.out and c.outBody. When a write has failed, a part of its bytes may have reached the client, and the client would take later
+// bytes for the rest. So from then on flush drops what it would write, and returns net.ErrClosed.
 func (c *conn) flush() error {
 	if len(c.out) == 0 && c.outBody == nil {
 		return nil
 	}
-	err := errDeadline
-	if !c.passed(c.scratch.ctx.writeUntil) {
-		err = c.writeQueued()
+	err := net.ErrClosed
+	if !c.failed {
+		if err = errDeadline; !c.passed(c.scratch.ctx.writeUntil) {
+			err = c.writeQueued()
+		}
+		if err != nil {
+			c.writeFailed(err)
+		}
 	}
 	c.out, c.outBody, c.before = c.out[:0], nil, 0
-	if err != nil {
-		c.writeFailed(err)
-	}
 	return err
 }
 

@@ -117,13 +117,11 @@ func (s *connSet) makeRoom() bool {
 }
 
 // freeDescriptors makes room when descriptors have run out before MaxConns is reached, since other parts of the process take more
-// descriptors than the limit leaves them. Without a limit it closes nothing.
-func (s *connSet) freeDescriptors() {
-	if s.max <= 0 {
-		return
-	}
+// descriptors than the limit leaves them. Lingering connections end first: their clients have their answers. Without a limit it closes no
+// idle connection.
+func (s *Server) freeDescriptors() {
 	for range shedTogether {
-		if !s.makeRoom() {
+		if !s.lingerer.EndOldest() && (s.conns.max <= 0 || !s.conns.makeRoom()) {
 			return
 		}
 	}

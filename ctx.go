@@ -157,10 +157,8 @@ func (c *Ctx) begin(h *http1.RequestHead, b []byte, f http1.Framing) {
 // end releases what the request held.
 func (c *Ctx) end() {
 	c.stopWatch()
+	c.endBody()
 	c.Request.end()
-	if n := c.room.Bytes(); n != 0 {
-		c.exchange.giveRoom(n) // gives back the room of a form's body
-	}
 	if c.stream.used {
 		c.stream.reset()
 	}
@@ -186,6 +184,49 @@ func (c *Ctx) end() {
 		clear(c.values)
 		c.values = c.values[:0]
 	}
+}
+
+// endBody releases what the request's body holds, apart from the decoded form of a body in the read buffer.
+func (c *Ctx) endBody() {
+	r := &c.Request
+	if r.multipart != nil {
+		if err := r.multipart.RemoveAll(); err != nil {
+			c.Logger().Error("removing the temporary files of a multipart form failed", "error", err)
+		}
+		r.multipart = nil
+	}
+	if r.replaced != nil {
+		r.replaced.end()
+		r.replaced = nil
+	}
+	if r.body.large != nil {
+		c.exchange.dropBody(r.body.large)
+		r.body.large, r.body.whole, r.body.wholeErr = nil, nil, errBodyEnded
+	}
+	if n := c.room.Bytes(); n != 0 {
+		c.exchange.giveRoom(n) // gives back the room of a form's body
+	}
+}
+
+// endBodyEarly calls endBody before the answer waits for its client, so that a slow client doesn't keep the room of its request's body. It
+// does nothing if the answer lies in the body's memory. The handler has returned.
+func (c *Ctx) endBodyEarly() {
+	r, answer := &c.Request, &c.Response
+	if r.body.large == nil && r.multipart == nil && r.replaced == nil {
+		return
+	}
+	if answer.source == bodyString || answer.source == bodyRef {
+		b := answer.bodyBytes()
+		if overlap(b, r.body.large) {
+			return
+		}
+		for body := r.replaced; body != nil; body = body.before {
+			if overlap(b, body.whole) {
+				return
+			}
+		}
+	}
+	c.endBody()
 }
 
 // Method returns the request's method.

@@ -195,7 +195,9 @@ func (x *exchange) finish(ctx *Ctx, err error) (e ending) {
 		x.finishTimedOut(ctx, err)
 		return endingTimedOut
 	}
-	e = x.finishAnswer(ctx, err)
+	if e = x.finishAnswer(ctx, err); e == endingWhole {
+		ctx.endBodyEarly()
+	}
 	ctx.stopWatch() // user code may have asked for the context once more
 	return e
 }

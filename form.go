@@ -123,8 +123,10 @@ type MultipartLimits struct {
 	MaxPartBytes int64
 }
 
-// Errors to test for with errors.Is. An *HTTPError with status 413 wraps them.
+// Errors to test for with errors.Is. An *HTTPError wraps them: ErrMissingFile with status 400, the others with 413.
 var (
+	// ErrMissingFile is wrapped by the error of Ctx.FormFile if the form has no such file.
+	ErrMissingFile = errors.New("filo: no such file in the form")
 	// ErrTooManyParts is wrapped by the error of a multipart form with more parts than its limit.
 	ErrTooManyParts = formdata.ErrTooManyParts
 	// ErrPartTooLarge is wrapped by the error of a multipart form with a part over its limit.
@@ -132,7 +134,7 @@ var (
 )
 
 // FormFile returns the first file in a multipart form under name. Request.MultipartForm describes the limits, the lifetime of
-// the file and the errors. If the form has no such file, the error is an HTTPError with status 400.
+// the file and the errors. If the form has no such file, the error is an HTTPError with status 400 that wraps ErrMissingFile.
 func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	c.check()
 	form, err := c.Request.MultipartForm()
@@ -142,7 +144,7 @@ func (c *Ctx) FormFile(name string) (*multipart.FileHeader, error) {
 	if files := form.File[name]; len(files) > 0 {
 		return files[0], nil
 	}
-	return nil, Error(400, "the form has no file "+strconv.Quote(name))
+	return nil, &HTTPError{Status: 400, Detail: "the form has no file " + strconv.Quote(name), Err: ErrMissingFile}
 }
 
 // SaveFile writes an uploaded file to a new file in a directory, with mode 0600. Choose the name yourself: file.Filename comes from the

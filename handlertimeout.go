@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -186,13 +187,16 @@ func (t *handlerTimeout) endContext() {
 	}
 }
 
-// answerApart implements wire. It also sends the answers to earlier requests that wait in c.out.
+// answerApart implements wire. It also sends the answers to earlier requests that wait in c.out. Like flush it sends nothing once a write has
+// failed.
 func (c *conn) answerApart(e *HTTPError, fields *field.List, head bool) (size int64, err error) {
 	earlier := len(c.out)
 	c.out = c.server.appendRefusal(c.out, e, fields, head)
 	answer := c.out[earlier:]
 	size = int64(len(answer) - bytes.Index(answer, []byte("\r\n\r\n")) - 4)
-	err = c.driver.sendApart(c.out)
+	if err = net.ErrClosed; !c.failed {
+		err = c.driver.sendApart(c.out)
+	}
 	c.out, c.before = c.out[:0], 0
 	c.netConn.SetReadDeadline(clock.Past) // ends the handler's wait for its body; on a connection without deadlines only the client ends that wait
 	return size, err

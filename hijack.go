@@ -33,7 +33,8 @@ func (c *Ctx) Hijack() (conn net.Conn, buffered []byte, err error) {
 
 // Upgrade switches the connection to another protocol: it answers 101 (Switching Protocols) with Upgrade and the fields of
 // Response.Header, then hijacks the connection. The protocol is a name as in RFC 9110, section 7.8, such as "websocket". If the
-// client didn't ask for that protocol, Upgrade returns an HTTPError with status 426 (Upgrade Required).
+// client didn't ask for that protocol, Upgrade returns an HTTPError with status 426 (Upgrade Required). If the handler hasn't read all of an
+// HTTP/1.1 request's body, the status is 400.
 //
 // Over HTTP/2 a client asks by extended CONNECT, if Server.HTTP2 allows that. Then the answer's status is 200 on the wire, and the
 // connection is the request's stream, which also has a method CloseWrite. Shutdown waits for the stream's end.
@@ -57,6 +58,20 @@ func (c *Ctx) mayTakeOver() error {
 		return ErrHeadSent
 	case c.returned:
 		return errHandlerReturned
+	case c.exchange.failed:
+		return net.ErrClosed
+	}
+	return nil
+}
+
+// maySwitch returns an error if the connection can't be switched to another protocol: it can't be taken over, or a part of an HTTP/1.1
+// request's body is unread, whose bytes would become bytes of the new protocol.
+func (c *Ctx) maySwitch() error {
+	if err := c.mayTakeOver(); err != nil {
+		return err
+	}
+	if !c.Request.http2 && c.Request.major == 0 && !c.Request.body.complete() {
+		return Error(400, "the request's body comes before the switch to another protocol")
 	}
 	return nil
 }
@@ -66,7 +81,7 @@ var errHandlerReturned = errors.New("filo: only a handler takes the connection o
 // upgrade does the rest of Upgrade after agreeOn: the response already has the fields for the protocol. See inside.Upgrade.
 func (c *Ctx) upgrade() (conn net.Conn, buffered []byte, err error) {
 	c.check()
-	if err := c.mayTakeOver(); err != nil {
+	if err := c.maySwitch(); err != nil {
 		return nil, nil, err
 	}
 	c.Response.announceHead()

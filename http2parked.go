@@ -31,6 +31,9 @@ func (s *http2Exchange) park(ctx *Ctx, serve func(*ParkedConn, Wake) error, swit
 	ctx.endWatch()
 	stream := (*http2conn.StreamConn)(s.Stream)
 	p := &ParkedConn{conn: s.conn, netConn: stream, serve: serve}
+	if s.scratch.place != nil {
+		p.place = s.server.pool.places.NewPlace()
+	}
 	p.out.Open((*parkedOwner)(p), stream, nil, switches)
 	p.out.OnStream()
 	if switches {
@@ -88,8 +91,15 @@ func (d parkedStream) reason(came bool) (why Wake, due bool) {
 	return WakeDeadline, deadline != 0 && s.clock.Exact() >= deadline
 }
 
-// enter implements parkable. It always succeeds, since the goroutine serves only this stream.
-func (d parkedStream) enter() bool { return true }
+// enter implements parkable. If no place is free, the stream waits for one without a goroutine. It isn't at rest then, so no event makes a goroutine
+// serve it before placeLater does.
+func (d parkedStream) enter() bool {
+	entered := d.takePlace()
+	if !entered {
+		d.placeLater((*parkedOwner)(d.ParkedConn).Serve)
+	}
+	return entered
+}
 
 // wait implements parkable: the stream waits without a goroutine.
 func (d parkedStream) wait() (left bool) {

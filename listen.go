@@ -216,7 +216,7 @@ func (s *Server) acceptLoop(listener net.Listener, wrap func(net.Conn) net.Conn)
 		if s.life.Draining.Load() || !sock.IsTemporary(err) {
 			return err
 		}
-		s.conns.freeDescriptors()
+		s.freeDescriptors()
 		log.Failed(s.logger(), err)
 		delay = sock.NextAcceptDelay(delay)
 		select {

@@ -36,7 +36,7 @@ func (s *Server) listenInLoops(g *loop.Group, address net.Addr, user net.Listene
 	ll, err := g.NewListener(loop.Listening{
 		Address: address, Sockets: fds, User: user, Options: (*sock.Options)(&s.SocketOptions), Logger: s.logger,
 		Failures: &s.counts.acceptFailures,
-		Full:     s.conns.freeDescriptors,
+		Full:     s.freeDescriptors,
 		Admit:    func(to *loop.Loop, fd int, peer sock.Address) error { return s.admitTo(to, fd, peer, config) },
 	})
 	if err != nil {

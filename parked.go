@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/answerconn"
 	"github.com/filohttp/filo/internal/class"
 	"github.com/filohttp/filo/internal/clock"
@@ -49,6 +50,7 @@ type ParkedConn struct {
 	wait     clock.Time   // see SetWait; 0: none
 	timer    *time.Timer  // the timer for wait, for a stream of HTTP/2; nil until it is needed
 	class    *class.Class // the class of the connection's function; immutable
+	place    admit.Place  // the place of a call on a goroutine that isn't a worker's; only the owner uses it
 	serving  *scratch     // buffers of the worker that has the turn, in the loop driver; only the owner uses it
 	out      outbox.Outbox
 	asked    atomic.Bool // End was called
@@ -107,7 +109,11 @@ func (c *Ctx) Park(protocol string, serve func(*ParkedConn, Wake) error) (*Parke
 // parkSwitched does the rest of Park after agreeOn. If switches is set, the response already has the fields of the 101. Otherwise no answer is
 // sent.
 func (c *Ctx) parkSwitched(switches bool, serve func(*ParkedConn, Wake) error) (*ParkedConn, error) {
-	if err := c.mayTakeOver(); err != nil {
+	err := c.mayTakeOver()
+	if switches {
+		err = c.maySwitch()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if switches {
@@ -190,6 +196,9 @@ func (c *Ctx) park(owner *conn, serve func(*ParkedConn, Wake) error, chunked, fr
 	}
 	p := &ParkedConn{conn: owner, netConn: owner.netConn, serve: serve, chunked: chunked}
 	p.class = owner.server.classes.entered.Parked(owner.scratch.timer.Class())
+	if owner.scratch.place != nil {
+		p.place = owner.server.pool.places.NewPlace()
+	}
 	socket, _ := owner.driver.(outbox.Socket)
 	p.out.Open((*parkedOwner)(p), socket, p.netConn, frames)
 	p.sealed = socket != nil && owner.tlsState != nil
@@ -431,8 +440,14 @@ func (p *ParkedConn) call(why Wake) (again bool) {
 	if w := p.serving; w != nil {
 		w.timer.Start(w.leads())
 		defer w.timer.End()
+	} else {
+		defer p.place.Leave()
 	}
 	defer p.recoverPanic()
+	if p.asked.Load() {
+		p.ending = true // End was called while the connection waited for a place
+		return false
+	}
 	p.wait = 0
 	err := p.serve(p, why)
 	if err == nil && why != WakeShutdown {
@@ -524,6 +539,25 @@ func (p *ParkedConn) serveBy(d parkable) (again bool) {
 	return again
 }
 
+// takePlace takes a place for a call of the function on a goroutine that isn't a worker's. It returns false if none is free.
+func (p *ParkedConn) takePlace() bool { return p.place.Enter(admit.Ordinary.Only()) }
+
+const (
+	// placeWait is how long a parked connection waits before it asks for a place again. For every 64 connections that already wait
+	// (placeCrowd), the wait is 5 ms longer, so that asking doesn't keep the processors busy.
+	placeWait  = 5 * time.Millisecond
+	placeCrowd = 64
+)
+
+// placeLater calls again on another goroutine, when it is time to ask for a place again.
+func (p *ParkedConn) placeLater(again func()) {
+	waiting := &p.conn.server.parkedWaiting
+	time.AfterFunc(placeWait*time.Duration(1+waiting.Add(1)/placeCrowd), func() {
+		waiting.Add(-1)
+		again()
+	})
+}
+
 // endConn ends a parked connection. If lingers is set, and the connection ends properly, its client may still be sending.
 func (p *ParkedConn) endConn(lingers bool) {
 	if p.ending {
@@ -565,8 +599,15 @@ func (d *blockingParked) next(int) (parkedStep, Wake) {
 	return parkedWait, 0
 }
 
-// enter implements parkable.
-func (d *blockingParked) enter() bool { return true }
+// enter implements parkable. It waits for a place.
+func (d *blockingParked) enter() bool {
+	for !d.takePlace() {
+		again := make(chan struct{})
+		d.placeLater(func() { close(again) })
+		<-again
+	}
+	return true
+}
 
 // wait implements parkable.
 func (d *blockingParked) wait() (left bool) {

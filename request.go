@@ -7,6 +7,7 @@ import (
 	"iter"
 	"mime/multipart"
 	"runtime/debug"
+	"unsafe"
 
 	"github.com/filohttp/filo/internal/cookie"
 	"github.com/filohttp/filo/internal/field"
@@ -74,37 +75,29 @@ func (r *Request) end() {
 	if r.Trailer.Len() > 0 {
 		r.Trailer.list.ResetWithin(maxKeptHeader)
 	}
-	if r.multipart != nil {
-		if err := r.multipart.RemoveAll(); err != nil {
-			r.ctx.Logger().Error("removing the temporary files of a multipart form failed", "error", err)
-		}
-	}
 	if r.formParsed || r.multipartRead {
 		r.form.Reset()
 		r.formParsed, r.formErr = false, nil
-		r.multipart, r.multipartErr, r.multipartRead = nil, nil, false
+		r.multipartErr, r.multipartRead = nil, false
 	}
 	if r.uriParsed {
 		r.uri.reset()
 		r.uriParsed = false
 	}
 	if r.changed {
-		r.endChanges()
-	}
-	if r.body.large != nil {
-		r.ctx.exchange.dropBody(r.body.large)
-		r.body.large = nil
+		r.changed = false
+		r.change.end()
 	}
 	r.body.end()
 }
 
-func (r *Request) endChanges() {
-	r.changed = false
-	r.change.end()
-	if r.replaced != nil {
-		r.replaced.end()
-		r.replaced = nil
-	}
+// errBodyEnded is what an ErrorHandler gets if it asks for the body after the answer has begun.
+var errBodyEnded = errors.New("filo: the body was released when its answer began")
+
+// overlap reports whether a begins in the memory of b.
+func overlap(a, b []byte) bool {
+	start, begin := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return start >= begin && start-begin < uintptr(cap(b))
 }
 
 // Method returns the method as sent, or as changed by SetMethod. Methods are case-sensitive.

@@ -75,7 +75,7 @@ func (r *Response) resetBody() {
 	r.buffer = r.buffer[:0]
 }
 
-// replaceBody drops the body before the program sets another one.
+// replaceBody drops the body before the program sets another one, or none.
 func (r *Response) replaceBody() {
 	r.dropStream()
 	r.resetBody()
@@ -157,22 +157,24 @@ func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 }
 
 // Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream for larger
-// ones.
+// ones. The first Write to an empty body sets the Content-Type "text/plain; charset=utf-8" unless the handler has set one, since browsers
+// would guess a type, such as HTML. SetBody and the other methods that set a body set no type.
 func (r *Response) Write(p []byte) (int, error) {
-	r.toBuffer()
+	r.toBuffer(len(p))
 	r.buffer = append(r.buffer, p...)
 	return len(p), nil
 }
 
 // WriteString is like Write, for a string.
 func (r *Response) WriteString(s string) (int, error) {
-	r.toBuffer()
+	r.toBuffer(len(s))
 	r.buffer = append(r.buffer, s...)
 	return len(s), nil
 }
 
-// toBuffer copies a body that is a string or a reference into the buffer, so that more can be appended. It drops a stream.
-func (r *Response) toBuffer() {
+// toBuffer copies a body that is a string or a reference into the buffer, so that size more bytes can be appended. It drops a stream. An
+// empty body that gets bytes also gets a Content-Type, unless it has one.
+func (r *Response) toBuffer(size int) {
 	r.dropStream()
 	switch r.source {
 	case bodyString:
@@ -183,6 +185,9 @@ func (r *Response) toBuffer() {
 		r.source, r.ref = bodyBuffer, nil
 	case bodyStream:
 		r.resetBody()
+	}
+	if len(r.buffer) == 0 && size > 0 && r.Header.list.FindID(field.ContentType, 0) < 0 {
+		r.Header.SetField(&plainTextField)
 	}
 }
 

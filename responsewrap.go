@@ -117,7 +117,9 @@ func (w *StreamWriter) writeLayers(data []byte) error {
 	if len(data) == 0 || w.discard {
 		return nil
 	}
+	w.inLayer = true
 	_, err := w.layers[len(w.layers)-1].Write(data)
+	w.inLayer = false
 	return w.layered(err)
 }
 
@@ -125,7 +127,10 @@ func (w *StreamWriter) writeLayers(data []byte) error {
 func (w *StreamWriter) flushLayers() error {
 	for i := len(w.layers) - 1; i >= 0 && !w.discard; i-- {
 		if layer, ok := w.layers[i].(interface{ Flush() error }); ok {
-			if err := layer.Flush(); err != nil {
+			w.inLayer = true
+			err := layer.Flush()
+			w.inLayer = false
+			if err != nil {
 				return w.layered(err)
 			}
 		}

@@ -3,6 +3,7 @@ package filo
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"time"
 
@@ -65,6 +66,9 @@ const filePatience = time.Second
 
 // sendFile implements fileWire.
 func (c *conn) sendFile(sender sock.FileSender, offset, size int64, stream io.Reader) (sent int64, kept bool, err error) {
+	if c.failed { // the head hasn't been sent, and nothing else may be: see flush
+		return 0, false, net.ErrClosed
+	}
 	now, _ := sender.(sock.NowSender)
 	d, mayKeep := c.driver.(fileDriver)
 	mayKeep = mayKeep && now != nil && stream != nil

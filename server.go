@@ -356,6 +356,9 @@ func (s *Server) configure() {
 	s.configOnce.Do(func() {
 		s.config = s.newConfig()
 		s.conns.max, s.conns.perAddress = s.maxConns(), s.MaxConnsPerIP
+		if s.conns.max > 0 {
+			s.lingerer.SetLimit(max(s.conns.max/16, 1024)) // these connections have left the connSet, but have descriptors
+		}
 		s.bodies.SetLimit(withDefault(s.MaxBufferedBodies, DefaultMaxBufferedBodies))
 		s.answers.SetLimit(withDefault(s.MaxBufferedAnswers, DefaultMaxBufferedAnswers))
 		s.encoders.SetLimit(s.answers.Limit())

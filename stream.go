@@ -30,6 +30,7 @@ type StreamWriter struct {
 	ours    bool             // a layer has returned err
 	layers  []io.WriteCloser // around the writer of the body, the outermost first: see Response.WrapBody
 	wrapped bool             // layers may write
+	inLayer bool             // a call of a layer's Write or Flush hasn't returned: it is running, or has panicked
 }
 
 // errStreamOver is the error of a write after the handler has returned.
@@ -273,6 +274,8 @@ func (c *Ctx) finishStream() (ending, error) {
 	switch {
 	case w.err != nil:
 		return endingAborted, w.err
+	case w.inLayer:
+		return endingAborted, ErrAbort // the code that has recovered the layer's panic reports it
 	case r.source == bodyStream && !w.open:
 		if err := c.copyBody(); err != nil {
 			return endingAborted, err
@@ -319,6 +322,9 @@ func (c *Ctx) copyBody() error {
 	}
 	if size > copiedBody {
 		if part, ok := filepart.Of(r.stream); ok && size <= part.Size {
+			if c.Request.multipart == nil && len(r.wraps) == 0 { // otherwise the file may be the form's, or a layer may read the body
+				c.endBodyEarly()
+			}
 			if done, err := c.sendFile(part, size); done || err != nil {
 				return err
 			}

@@ -49,11 +49,14 @@ func Cookie(c *filo.Ctx, v any, options ...Option) error { return one(c, v, opti
 // depending on its Content-Type, then header fields, cookies, the query and the path. If several sources have a value for a field, the
 // last source in this order wins. A JSON body doesn't fill fields that have only tags of other sources: see JSON. A form is refused with
 // 415 if the struct has fields for JSON but none with the tag form. JSON is refused with 415 if the struct has fields with the tag form
-// but none for JSON.
+// but none for JSON. At the first request of each route for GET, All logs a warning if a field has only the tag form.
 func All(c *filo.Ctx, v any, options ...Option) error {
 	target, err := structOf(v)
 	if err != nil {
 		return err
+	}
+	if p := &plansOf(target.Type())[inMultipart]; p.seen != nil && isGET(c.Route()) && p.seen.add(c.Route()) {
+		p.warnOfGET(c, target.Type())
 	}
 	b := binding{c: c, option: merge(options), all: true}
 	return b.everything(v, target, true)

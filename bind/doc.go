@@ -51,8 +51,8 @@
 // wildcard, make the field a pointer.
 //
 // Tags of other frameworks that bind would otherwise silently ignore are programming mistakes, too: uri, param and params without the tag
-// path (gin, echo, fiber), reqHeader without the tag header, and binding (gin's rules) without a Validator or the tag required. They are
-// allowed next to bind's own tags.
+// path (gin, echo, fiber), reqHeader without the tag header, binding (gin's rules) without a Validator or the tag required, and gin's
+// collection_format without the option comma, and time_format without the tag layout. They are allowed next to bind's own tags.
 //
 // A field keeps its value if the request doesn't contain its name, so you can set defaults before binding. A number, bool, time or
 // duration also keeps its value if the text is empty, since forms send empty text for inputs that weren't filled in. In a slice of these

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/bind"
@@ -230,6 +231,34 @@ func TestHandlerMistakes(t *testing.T) {
 				return 0, nil
 			})
 		},
+		`bind: the field IDs has gin's tag collection_format:"csv", which isn't read here: write query:"ids,comma" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				IDs []int `query:"ids" collection_format:"csv"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field IDs has gin's tag collection_format:"pipes", which isn't read here: make the field a string, and split it`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				IDs []int `form:"ids" collection_format:"pipes"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field Day has gin's tag time_format:"2006-01-02", which isn't read here: write layout:"2006-01-02" instead, or as well`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				Day time.Time `query:"day" time_format:"2006-01-02"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
+		`bind: the field At has gin's tag time_format:"unix", which isn't read here: make the field an int64`: func() {
+			bind.Handler(func(*filo.Ctx, struct {
+				At time.Time `query:"at" time_format:"unix"`
+			}) (int, error) {
+				return 0, nil
+			})
+		},
 		"bind: Status(204) has no body, and the function returns a int: make that a bind.NoContent": func() {
 			bind.Handler(func(*filo.Ctx, empty) (int, error) { return 0, nil }, bind.Status(204))
 		},
@@ -263,6 +292,11 @@ func TestForeignTags(t *testing.T) {
 		Key  string `header:"X-Key" reqHeader:"X-Key"`
 		Name string `json:"name" required:"true" binding:"required"`
 		Any  string `json:"any" binding:"-"`
+		IDs  []int  `query:"ids,comma" collection_format:"csv"`
+		Tags []int  `query:"tags" collection_format:"multi"`
+
+		Day  time.Time `query:"day" layout:"2006-01-02" time_format:"2006-01-02"`
+		Made time.Time `json:"made" time_format:"2006-01-02"`
 	}
 	type checked struct {
 		Name string `json:"name" binding:"required"`
@@ -334,6 +368,51 @@ func TestHandlerRoutes(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s\nin %s", strings.Join(got, "\n"), strings.Join(want, "\n"), log)
+	}
+}
+
+// All logs once for each route if it can't fill fields because requests of GET have no form. Structs may be shared by routes.
+func TestAllFormsOfGET(t *testing.T) {
+	type listed struct {
+		Page int    `form:"page"`
+		Sort string `form:"sort" query:"sort"`
+	}
+	type fine struct {
+		Sort string `form:"sort" query:"sort"`
+	}
+	all := func(v func() any) filo.Handler {
+		return func(c *filo.Ctx) error {
+			if err := bind.All(c, v()); err != nil {
+				t.Errorf("%s: %v", c.Route(), err)
+			}
+			return c.NoContent()
+		}
+	}
+	ofListed, ofFine := all(func() any { return new(listed) }), all(func() any { return new(fine) })
+	log := new(records)
+	r := router.New()
+	r.GET("/list", ofListed)
+	r.HEAD("/head", ofListed)
+	r.GET("/again", ofListed)
+	r.POST("/list", ofListed)
+	r.Any("/any", ofListed)
+	r.GET("/fine", ofFine)
+	server := servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	for range 2 {
+		for _, request := range []string{"GET /list", "HEAD /head", "GET /again", "POST /list", "GET /any", "GET /fine"} {
+			server.Raw(t, request+" HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		if strings.Contains(line, "bind: ") {
+			_, route, _ := strings.Cut(line, " route=")
+			got = append(got, strings.TrimSpace(route))
+		}
+	}
+	want := []string{`"GET /list" fields=Page input=bind_test.listed`, `"HEAD /head" fields=Page input=bind_test.listed`, `"GET /again" fields=Page input=bind_test.listed`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q, in\n%s", got, want, log)
 	}
 }
 

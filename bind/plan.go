@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// plan says how to bind a struct from a source of text. It is computed once, and is immutable.
+// plan says how to bind a struct from a source of text. It is computed once, and is immutable, apart from what seen points to.
 type plan struct {
 	fields []field
 	byName map[string]int
@@ -20,6 +20,10 @@ type plan struct {
 	none error
 	// unchecked is the error of a call without a validator, if a field has rules that only a validator checks.
 	unchecked error
+	// formOnly has the names of the fields that only a form can fill. It is set in the plan for inMultipart. If there are such fields, seen
+	// has the routes for GET for which All has logged them.
+	formOnly []string
+	seen     *seenRoutes
 }
 
 // field is a struct's field that is bound from text, or from files.
@@ -73,11 +77,17 @@ func newPlan(t reflect.Type, in source, required []requirement, err error) plan 
 		if err != nil {
 			p.err = fmt.Errorf("bind: %s, %w", fieldOf(t, m.field.Name), err)
 		}
+		if tag, instead := foreignFormat(m, f, in); tag != "" {
+			p.err = fmt.Errorf("bind: %s has gin's tag %s:%q, which isn't read here: %s", fieldOf(t, m.field.Name), tag, m.field.Tag.Get(tag), instead)
+		}
 		f.required = find(p.required, m.index)
 		f.wildcard = in == inPath && needsWildcard(m.field)
 		p.byName[f.name] = len(p.fields)
 		p.fields = append(p.fields, f)
 		p.unchecked = cmp.Or(p.unchecked, uncheckedIn(t, m.field))
+		if in == inMultipart && onlyIn(m.field, inMultipart) {
+			p.formOnly, p.seen = append(p.formOnly, m.field.Name), new(seenRoutes)
+		}
 	}
 	if a, b, found := conflictOf(t, in.tag()); found {
 		p.err = fmt.Errorf("bind: %s and %s both have the tag %s:%q, so neither would be bound", pathOf(t, a.index), pathOf(t, b.index), in.tag(), a.name)
@@ -110,6 +120,27 @@ func foreignTag(f reflect.StructField, in source) (tag, name string) {
 		if name, _, _ := strings.Cut(f.Tag.Get(tag), ","); name != "" && name != "-" {
 			return tag, name
 		}
+	}
+	return "", ""
+}
+
+// foreignFormat returns gin's tag for the format of a field's values, if the field doesn't say the same in bind's way, and what to write
+// instead.
+func foreignFormat(m member, f field, in source) (tag, instead string) {
+	const collection, moment = "collection_format", "time_format"
+	switch format := m.field.Tag.Get(collection); {
+	case format == "", format == "multi", f.comma: // multi is what bind does
+	case format == "csv":
+		return collection, fmt.Sprintf("write %s:%q instead, or as well", in.tag(), m.name+",comma")
+	default:
+		return collection, "make the field a string, and split it"
+	}
+	switch layout := m.field.Tag.Get(moment); {
+	case layout == "", m.field.Tag.Get("layout") != "":
+	case strings.HasPrefix(strings.ToLower(layout), "unix"):
+		return moment, "make the field an int64"
+	default:
+		return moment, fmt.Sprintf("write layout:%q instead, or as well", layout)
 	}
 	return "", ""
 }

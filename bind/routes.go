@@ -10,7 +10,8 @@ import (
 	"github.com/filohttp/filo/internal/inside"
 )
 
-// seenRoutes are the routes that a handler made by Handler has served. Few routes share a handler, so a slice suffices.
+// seenRoutes are the routes that a handler made by Handler has served, or those for GET for which All has bound a struct. Few routes share a
+// handler or such a struct, so a slice suffices.
 type seenRoutes struct{ routes atomic.Pointer[[]string] }
 
 // add reports whether the route is new.
@@ -41,10 +42,21 @@ func (op *operation) lookAt(c *filo.Ctx) {
 		c.Logger().Warn("bind: the route has a wildcard that no field of the handler's input reads: give a field the tag path, unless the wildcard "+
 			"is read by Ctx.Param", "wildcard", name, "input", op.description.Input.String())
 	}
-	if names := op.formsOfGET(c.Route()); len(names) > 0 {
-		c.Logger().Warn("bind: fields of the handler's input have the tag form, which is for bodies, and requests of GET have none: for the query write the tag query",
-			"fields", strings.Join(names, ", "), "input", op.description.Input.String())
+	if plan := &plansOf(op.description.Input)[inMultipart]; len(plan.formOnly) > 0 && isGET(c.Route()) {
+		plan.warnOfGET(c, op.description.Input)
 	}
+}
+
+// warnOfGET logs fields that a route for GET can't fill. Such fields often come from programs for gin, which reads queries with the tag form.
+// It is no error, since routes for GET and POST may share a struct.
+func (p *plan) warnOfGET(c *filo.Ctx, input reflect.Type) {
+	c.Logger().Warn("bind: fields of the input have the tag form, which is for bodies, and requests of GET have none: for the query write the tag query",
+		"fields", strings.Join(p.formOnly, ", "), "input", input.String())
+}
+
+// isGET reports whether a route is for GET or HEAD.
+func isGET(route string) bool {
+	return strings.HasPrefix(route, "GET ") || strings.HasPrefix(route, "HEAD ")
 }
 
 // unreadWildcards returns the names of the route's wildcards that no field reads.
@@ -54,20 +66,6 @@ func (op *operation) unreadWildcards(c *filo.Ctx) (names []string) {
 		name, _ := match.At(i)
 		if name != "" && !slices.ContainsFunc(op.description.Fields, func(f Field) bool { return f.In == inPath.String() && f.Name == name }) {
 			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// formsOfGET returns the fields that only a form could fill, if the route is for GET or HEAD. Such fields often come from
-// programs for gin, which reads queries with the tag form.
-func (op *operation) formsOfGET(route string) (names []string) {
-	if method, _, _ := strings.Cut(route, " "); method != "GET" && method != "HEAD" {
-		return nil
-	}
-	for _, f := range op.description.Fields {
-		if f.In == inForm.String() && onlyIn(f.Struct, inForm) {
-			names = append(names, f.Struct.Name)
 		}
 	}
 	return names

@@ -12,23 +12,9 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// options answers an OPTIONS request that no route handles. A CORS preflight asks whether another request is allowed, so it passes through
-// the middleware of the route for that other request.
-func (t *table) options(c *filo.Ctx, s *search, path []byte) error {
-	method := c.Request.Header.GetBytes("Access-Control-Request-Method")
-	if len(method) > 0 {
-		s.setMethod(method)
-		route := t.find(s, c, path)
-		s.match.Truncate(s.before)
-		if route != nil {
-			return route.preflight(c)
-		}
-	}
-	return t.unmatched(c)
-}
-
-// answer responds to a request that matches no route: with a redirect, 204 for OPTIONS, 405 or 404. It runs inside the middleware, where
-// the result of the router's first search is no longer available, so it repeats the search.
+// answer responds to a request that matches no route: with a redirect, 204 for OPTIONS, 405 or 404. A CORS preflight passes through the
+// middleware of the route that it asks about before it comes here. answer runs inside the middleware, where the result of the router's
+// first search is no longer available, so it repeats the search.
 func (t *table) answer(c *filo.Ctx) error {
 	r := t.router
 	full := requestPath(c)
@@ -67,7 +53,9 @@ func (t *table) answer(c *filo.Ctx) error {
 	if !options && r.DisableMethodNotAllowed {
 		return t.answerNotFound(c)
 	}
-	c.Response.Header.Set("Allow", strings.Join(allowed, ", "))
+	if route == nil { // a preflight may have a route for every method, too
+		c.Response.Header.Set("Allow", strings.Join(allowed, ", "))
+	}
 	if query != nil && query.queries != nil {
 		c.Response.Header.SetField(&query.queries.field)
 	}
@@ -135,8 +123,8 @@ func (t *table) allowed(c *filo.Ctx, path []byte) (methods []string, query *Rout
 }
 
 // allowed adds to found each method for which m has a route to the path, or to the path with a slash appended if the router redirects
-// there. It keeps the entries that a more specific host has added. Patterns without a method are skipped: they match every method, so
-// if one matched the path, the request would have a route.
+// there. It keeps the entries that a more specific host has added. Patterns without a method are skipped: if one matched the path, every
+// method would have a route.
 func (m *methods) allowed(r *Router, c *filo.Ctx, path []byte, found map[string]*Route) {
 	for method, tree := range m.byMethod() {
 		s := search{match: inside.Match(c), scratch: &scratch{}}

@@ -75,7 +75,8 @@
 //     MethodNotAllowed.
 //   - A route for QUERY refuses a request without a Content-Type: see Route.AcceptQuery.
 //   - A route for GET also answers HEAD. OPTIONS gets 204 and Allow where no route handles it. A CORS preflight passes through
-//     the middleware of the route that it asks about, and gets the same 204 if that middleware doesn't answer.
+//     the middleware of the route that it asks about, and gets 204 if that middleware doesn't answer. So does one whose path also has
+//     a route for every method, if that route is less specific.
 //   - A path without a trailing slash is redirected to the same path with one, if only the path with the slash has a route, or if
 //     its route is more specific. A path with empty segments, "." or ".." is redirected to its clean form. The status is 301 for
 //     GET and HEAD, and 308, which keeps the method and the body, for other methods.

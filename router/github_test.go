@@ -108,6 +108,26 @@ func TestMatchAllocatesNothing(t *testing.T) {
 	})
 }
 
+// Neither does a preflight, whether it goes past a route for every method or has one as its own.
+func TestPreflightAllocatesNothing(t *testing.T) {
+	preflights := 0
+	cors := func(filo.Handler) filo.Handler {
+		return func(*filo.Ctx) error { preflights++; return nil }
+	}
+	r := router.New()
+	r.Any("/{path...}", func(c *filo.Ctx) error { return nil })
+	r.Group("", cors).PUT("/users/{id:int}/photo", show)
+	inHandler(t, []string{"OPTIONS /users/7/photo", "OPTIONS /users/me/photo"}, func(c *filo.Ctx) {
+		c.Request.Header.Set("Access-Control-Request-Method", "PUT")
+		preflights = 0
+		var err error
+		allocations := testing.AllocsPerRun(100, func() { err = r.Serve(c) })
+		if past := strings.Contains(c.Path(), "7"); err != nil || allocations != 0 || past != (preflights > 0) {
+			t.Errorf("%s: error %v, %v allocations, %d preflights", c.Path(), err, allocations, preflights)
+		}
+	})
+}
+
 // BenchmarkGitHub finds the route of one request for each route of GitHub's API, and reads the request's parameters.
 func BenchmarkGitHub(b *testing.B) {
 	patterns, all := githubCalls()

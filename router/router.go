@@ -234,11 +234,15 @@ func (t *table) serveEncoded(c *filo.Ctx, s *search, mount *mountPoint, path []b
 // serve serves a path in canonical form.
 func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) error {
 	route := t.find(s, c, path)
-	if route == nil || t.redirectsToSlash(s) {
+	if t.redirectsToSlash(s) {
+		route = nil
+	}
+	if asked := t.asked(s, c, path, route); asked != nil {
 		s.match.Truncate(s.before)
-		if string(s.method) == "OPTIONS" && !t.router.DisableOptions {
-			return t.options(c, s, path)
-		}
+		return asked.preflight(c)
+	}
+	if route == nil {
+		s.match.Truncate(s.before)
 		return t.unmatched(c)
 	}
 	if s.scratch != nil {
@@ -253,6 +257,27 @@ func (t *table) serve(c *filo.Ctx, s *search, mount *mountPoint, path []byte) er
 	s.match.SetNames(place.names)
 	s.match.Route = place.text
 	return route.run(c, "")
+}
+
+// asked returns the route about which a CORS preflight asks. The result is nil for other requests, and if the preflight has a route itself:
+// one for OPTIONS, or one for every method that also matches the request about which the preflight asks. The argument route is the one that
+// was found for the preflight, or nil.
+func (t *table) asked(s *search, c *filo.Ctx, path []byte, route *Route) *Route {
+	if string(s.method) != "OPTIONS" || t.router.DisableOptions || route != nil && route.pattern.method != "" {
+		return nil
+	}
+	method := c.Request.Header.GetBytes("Access-Control-Request-Method")
+	if len(method) == 0 {
+		return nil
+	}
+	other := search{match: s.match, before: s.match.Len(), refuseDots: s.refuseDots, scratch: s.scratch}
+	other.setMethod(method)
+	asked := t.find(&other, c, path)
+	s.match.Truncate(other.before)
+	if asked == route {
+		return nil
+	}
+	return asked
 }
 
 // redirectsToSlash reports whether a path that matches a route for a whole subtree is redirected to the same path with a trailing

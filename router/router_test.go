@@ -58,6 +58,62 @@ func TestMiddlewareOrder(t *testing.T) {
 	}
 }
 
+// A route for every method, such as one for an old application, doesn't take the preflights of more specific routes. Such a preflight goes
+// to the middleware of the route that it asks about, as if the other route didn't exist.
+func TestPreflightPastAnyMethod(t *testing.T) {
+	newRouter := func() *router.Router {
+		r := router.New()
+		r.Any("/{path...}", show)
+		r.Any("/users/{id}", show, trace("any"))
+		api := r.Group("/users", trace("cors"))
+		api.GET("/{id}", show)
+		api.PUT("/{id}/photo", show, trace("put"))
+		api.PUT("/{id}/list/", show)
+		r.Any("/photos/{id}", show, trace("photos"))
+		r.OPTIONS("/own/{id}", show)
+		r.PUT("/own/{id}", show, trace("put"))
+		return r
+	}
+	inner := newRouter()
+	outer := router.New()
+	outer.Mount("/in/{tenant}", inner.Serve)
+	outer.PUT("/in/{tenant}/users/9/photo", show, trace("outer"))
+	hosts := newRouter()
+	hosts.PUT("b.test/{path...}", show, trace("b"))
+	off := newRouter()
+	off.DisableOptions = true
+	const asksPUT, asksGET = "Access-Control-Request-Method: PUT", "Access-Control-Request-Method: GET"
+	for _, test := range []struct {
+		why, request, field string
+		r                   *router.Router
+		trace, route        string
+	}{
+		{"another route", "OPTIONS /users/7/photo", asksPUT, newRouter(), "cors put put204 cors204", ""},
+		{"another route for the same path", "OPTIONS /users/7", asksGET, newRouter(), "cors cors204", ""},
+		{"HEAD is GET's", "OPTIONS /users/7", "Access-Control-Request-Method: HEAD", newRouter(), "cors cors204", ""},
+		{"an encoded path", "OPTIONS /users/a%2Fb/photo", asksPUT, newRouter(), "cors put put204 cors204", ""},
+		{"the route for every method itself", "OPTIONS /photos/7", asksPUT, newRouter(), "photos photos200", "/photos/{id} id=7"},
+		{"the same, with an encoded path", "OPTIONS /photos/a%2Fb", asksPUT, newRouter(), "photos photos200", "/photos/{id} id=a/b"},
+		{"no such route", "OPTIONS /users/7/photo", asksGET, newRouter(), "", "/{path...} path=users/7/photo"},
+		{"an unknown method", "OPTIONS /users/7/photo", "Access-Control-Request-Method: FOO", newRouter(), "", "/{path...} path=users/7/photo"},
+		{"no preflight", "OPTIONS /users/7/photo", "A: b", newRouter(), "", "/{path...} path=users/7/photo"},
+		{"a route for OPTIONS", "OPTIONS /own/7", asksPUT, newRouter(), "", "OPTIONS /own/{id} id=7"},
+		{"DisableOptions", "OPTIONS /users/7/photo", asksPUT, off, "", "/{path...} path=users/7/photo"},
+		{"a host's route", "OPTIONS http://b.test/users/7", asksPUT, hosts, "b b204", ""},
+		{"mounted", "OPTIONS /in/a/users/7/photo", asksPUT, outer, "cors put put204 cors204", ""},
+		{"mounted, the route for every method", "OPTIONS /in/a/x", asksPUT, outer, "", "/in/{tenant}/{path...} tenant=a path=x"},
+		{"beside a mount", "OPTIONS /in/a/users/9/photo", asksPUT, outer, "outer outer204", ""},
+	} {
+		got := do(t, test.r, test.request, "Origin: http://a.test", test.field)
+		if traceOf(got) != test.trace || got.Header.Get("Route") != test.route {
+			t.Errorf("%s: %d %q %q, want %q %q", test.why, got.Status, traceOf(got), got.Header.Get("Route"), test.trace, test.route)
+		}
+		if got.Status == 204 && got.Header.Get("Allow") != "" {
+			t.Errorf("%s: Allow %q, though every method has a route", test.why, got.Header.Get("Allow"))
+		}
+	}
+}
+
 // Middleware of Use also covers the router's own answers.
 func TestUseCoversTheRoutersAnswers(t *testing.T) {
 	r := router.New()

@@ -3,6 +3,7 @@ package sse
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -35,6 +36,7 @@ type Options struct {
 // Stream sends events to one client while its handler runs: see Open. Several goroutines may call its methods at once.
 type Stream struct {
 	lastEventID string
+	server      *filo.Server
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	ended       chan struct{} // closed when the method run has returned
@@ -49,6 +51,10 @@ type Stream struct {
 // errHead is the error of sending to a client that has asked for the head only. It isn't worth a record in the log.
 var errHead = fmt.Errorf("sse: the request is a HEAD: %w (%w)", filo.ErrBodyNotAllowed, filo.ErrAbort)
 
+// errHeartbeat is the error of sending after code of the program, such as a layer around the body, has panicked or ended its goroutine during a
+// heartbeat. A panic has its record in the log already.
+var errHeartbeat = fmt.Errorf("sse: sending a heartbeat has failed: %w", filo.ErrAbort)
+
 // errStreamClosed is the error of sending after Close.
 var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedPipe)
 
@@ -57,6 +63,9 @@ var errStreamClosed = fmt.Errorf("sse: the stream was closed: %w", io.ErrClosedP
 //
 // The response has the status and the fields that the handler and its middleware have set. Open ignores the client's Accept field, because
 // there is no other representation to offer. If your handler has another representation, use Ctx.Negotiate.
+//
+// The handler must have read the request's body, if it needs it, before it calls Open. From then on another goroutine sends heartbeats, and over
+// HTTP/1.1 the handler must not read from a connection to which that goroutine writes.
 //
 // Open fails if the head can't be sent, or if a head was sent already.
 func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
@@ -72,7 +81,7 @@ func Open(c *filo.Ctx, options ...Options) (*Stream, error) {
 		return nil, err
 	}
 	setFields(c)
-	s := &Stream{lastEventID: lastEventID(c), writer: c.Stream(), ended: make(chan struct{})}
+	s := &Stream{lastEventID: lastEventID(c), server: c.Server(), writer: c.Stream(), ended: make(chan struct{})}
 	if o.Retry > 0 {
 		s.buffer = append(appendRetry(s.buffer, o.Retry), '\n')
 	}
@@ -195,14 +204,27 @@ func (s *Stream) run(shuttingDown <-chan struct{}, interval time.Duration) {
 	}
 }
 
-// beat sends a heartbeat, unless an event was sent since the last heartbeat was due, or is being sent.
+// beat sends a heartbeat, unless an event was sent since the last heartbeat was due, or is being sent. A panic of a layer around the body ends
+// the stream, and not the process: nobody else recovers panics on this goroutine.
 func (s *Stream) beat() {
 	if !s.mu.TryLock() {
 		return
 	}
 	defer s.mu.Unlock()
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		value := recover() // nil after a Goexit
+		if err, ok := value.(error); value != nil && !(ok && errors.Is(err, filo.ErrAbort)) {
+			logPanic(s.server, "sse: panic while a heartbeat was sent", value)
+		}
+		s.fail(errHeartbeat)
+	}()
 	if s.err == nil && !s.sent {
 		s.fail(s.write([]byte(heartbeat)))
 	}
 	s.sent = false
+	returned = true
 }

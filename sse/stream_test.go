@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
@@ -220,6 +221,57 @@ func TestStreamHeartbeat(t *testing.T) {
 			c.wantEnd(t, false)
 			if len(c.comments) != test.want {
 				t.Errorf("%s: %d heartbeats, want %d", test.holds, len(c.comments), test.want)
+			}
+		})
+	}
+}
+
+// fragile is a layer around answers that breaks when it gets its first heartbeat, if breaks is set.
+type fragile struct {
+	io.Writer
+	breaks func()
+}
+
+func (f *fragile) Write(p []byte) (int, error) {
+	if breaks := f.breaks; breaks != nil && string(p) == ":\n\n" {
+		f.breaks = nil
+		breaks()
+	}
+	return f.Writer.Write(p)
+}
+
+func (*fragile) Close() error { return nil }
+
+// If a layer of middleware panics or exits while a heartbeat is sent, only the stream fails, and its client doesn't take it for complete. A panic
+// is logged, unless it only aborts the answer.
+func TestStreamHeartbeatPanic(t *testing.T) {
+	for _, test := range []struct {
+		what   string
+		breaks func()
+		logged bool
+	}{
+		{"a panic", func() { panic("broken") }, true},
+		{"a panic that aborts", func() { panic(filo.ErrAbort) }, false},
+		{"a Goexit", runtime.Goexit, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var records strings.Builder
+			handle := stream(sse.Options{Heartbeat: time.Second}, func(s *sse.Stream) error {
+				<-s.Context().Done()
+				err := s.Send(sse.Event{Data: "x"})
+				if err == nil || context.Cause(s.Context()) == nil {
+					t.Errorf("%s: Send succeeds afterwards", test.what)
+				}
+				return nil
+			})
+			s := servertest.NewServer(t, &filo.Server{IdleTimeout: -1, Logger: slog.New(slog.NewTextHandler(&records, nil)), Handler: func(c *filo.Ctx) error {
+				c.Response.WrapBody(func(_ *filo.Ctx, body io.Writer, _ int64) io.WriteCloser { return &fragile{body, test.breaks} })
+				return handle(c)
+			}})
+			exchange(t, s.Dial(t), "GET / HTTP/1.1").wantEnd(t, true)
+			synctest.Wait()
+			if logged := strings.Contains(records.String(), "panic while a heartbeat"); logged != test.logged {
+				t.Errorf("%s: logged %t: %s", test.what, logged, &records)
 			}
 		})
 	}

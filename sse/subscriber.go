@@ -257,7 +257,12 @@ func (s *subscriber) drop() {
 // recoverPanic logs a panic of OnDrop, which would otherwise end the process.
 func (s *subscriber) recoverPanic() {
 	if value := recover(); value != nil {
-		cmp.Or(s.server.Logger, slog.Default()).Error("sse: panic in OnDrop",
-			"value", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged), "stack", string(debug.Stack()))
+		logPanic(s.server, "sse: panic in OnDrop", value)
 	}
+}
+
+// logPanic logs a panic that was recovered.
+func logPanic(server *filo.Server, message string, value any) {
+	cmp.Or(server.Logger, slog.Default()).Error(message,
+		"value", syntax.Excerpt(fmt.Sprint(value), syntax.MaxLogged), "stack", string(debug.Stack()))
 }

@@ -55,4 +55,11 @@
 //
 // middleware.Compress doesn't compress responses to calls, since gRPC compresses each message by itself. filo.Server.MaxBodyBytes doesn't
 // apply to calls: Options.MaxRecvMsgSize limits each message, before and after it is decompressed.
+//
+// # Memory
+//
+// filo.Server.MaxBufferedBodies counts the requests of methods without a client stream. It doesn't count the messages of client streams. Each
+// running call may hold one message of MaxRecvMsgSize, and twice that while a compressed message is decompressed. By default a client with 128
+// streams on a connection may hold 512 MB. If clients aren't trusted, lower MaxRecvMsgSize or filo.Server.HTTP2.MaxConcurrentStreams;
+// filo.Server.Concurrency bounds the running calls of all clients.
 package grpcfilo

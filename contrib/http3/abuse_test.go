@@ -544,17 +544,29 @@ func TestEndedConnIsFreed(t *testing.T) {
 	})
 }
 
-// One-way streams of unknown kinds are glitches.
+// One-way streams of unknown kinds are glitches, and so are those that end before their kind.
 func TestManyOneWayStreams(t *testing.T) {
-	s := serve(t, &filo.Server{Handler: answers, HTTP2: filo.HTTP2Options{MaxGlitches: 50}}, nil)
-	q := s.raw(t, nil)
-	for q.Context().Err() == nil {
-		one, err := q.OpenUniStreamSync(q.Context())
-		if err != nil {
-			break
-		}
-		one.Write([]byte{0x21})
-		one.Close()
+	for name, attack := range map[string]func(*quic.SendStream){
+		"unknown kinds": func(one *quic.SendStream) { one.Write([]byte{0x21}); one.Close() },
+		"no kinds":      func(one *quic.SendStream) { one.Close() },
+		"a part of a kind": func(one *quic.SendStream) {
+			one.Write([]byte{0x40})
+			one.Close()
+		},
+		"resets": func(one *quic.SendStream) { one.CancelWrite(0x100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, &filo.Server{Handler: answers, HTTP2: filo.HTTP2Options{MaxGlitches: 50}}, nil)
+			q := s.raw(t, nil)
+			for range 10_000 {
+				one, err := q.OpenUniStreamSync(q.Context())
+				if err != nil {
+					awaitEnd(t, q, 0x107)
+					return
+				}
+				attack(one)
+			}
+			t.Error("the connection survives 10,000 streams")
+		})
 	}
-	awaitEnd(t, q, 0x107)
 }

@@ -343,8 +343,8 @@ func (c *conn) end(whole bool) {
 	}
 }
 
-// charge counts a glitch: a request without a whole answer, or a one-way stream of an unknown kind. A client with too many glitches loses its
-// connection, since they cost the client nothing.
+// charge counts a glitch: a request without a whole answer, or a one-way stream of an unknown kind or without a kind. A client with too many
+// glitches loses its connection, since they cost the client nothing.
 func (c *conn) charge() {
 	c.mu.Lock()
 	fault := c.glitches.Charge(c.earned.GiveUp(), c.listener.clock.Exact(), c.listener.glitches)
@@ -371,9 +371,7 @@ func (c *conn) handle(s *stream) {
 func (c *conn) readOneWay(in *bufio.Reader, seen *[4]atomic.Bool) closeCode {
 	kind, err := readInt(in)
 	switch {
-	case err != nil:
-		return errNone
-	case kind >= uint64(len(seen)):
+	case err != nil || kind >= uint64(len(seen)):
 		c.charge()
 		return errNone
 	case kind == streamPush, seen[kind].Swap(true):

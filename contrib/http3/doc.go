@@ -16,10 +16,10 @@
 //
 // # Limits
 //
-// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (requests without a whole answer, one-way streams
-// of unknown kinds), HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs work as over
-// HTTP/2. Limits of connections apply to HTTP/3 connections separately from TCP connections. Concurrency, Queue and Stats cover the requests of
-// all protocols. Stats().ConnsHTTP3 and StreamsHTTP3 are the numbers of open HTTP/3 connections and requests.
+// MaxConns, MaxConnsPerIP, MaxRequestsPerConn, HTTP2.MaxConcurrentStreams, HTTP2.MaxGlitches (requests without a whole answer, one-way streams of
+// unknown kinds or without a kind), HTTP2.MaxStreamWindow and MaxConnWindow, MaxBufferedBodies, the limits of heads and bodies and all time-outs
+// work as over HTTP/2. Limits of connections apply to HTTP/3 connections separately from TCP connections. Concurrency, Queue and Stats cover the
+// requests of all protocols. Stats().ConnsHTTP3 and StreamsHTTP3 are the numbers of open HTTP/3 connections and requests.
 //
 // While 64 handshakes are running, or from three quarters of MaxConns or half of MaxConnsPerIP on, the server answers new clients with a Retry, by
 // which they must validate their addresses. 0-RTT is off, since attackers can replay such requests. WebSockets and Ctx.Hijack need HTTP/1.1 or

@@ -15,7 +15,7 @@ var (
 type incoming struct {
 	decoder
 	text     utf8Check
-	shared   *shared       // where the bytes of data are counted
+	shared   *shared       // where the memory of data is counted
 	held     int           // how many bytes are counted there
 	data     *buffer       // the payload; nil while there is none
 	inflated *buffer       // the decompressed payload
@@ -41,15 +41,16 @@ func (in *incoming) gather(c *Conn, e event, piece []byte) (message []byte, comp
 	if complete && in.data == nil && !in.compressed {
 		return piece, true, nil
 	}
-	if !in.shared.hold(len(piece), in.held) {
-		return nil, false, errNoRoom
-	}
-	in.held += len(piece)
 	if in.data == nil {
-		in.data = getBuffer()
+		if in.data = new(buffer); complete {
+			in.data = getBuffer() // may hold much more memory than the message needs, but not for long
+		}
 	}
 	in.data.b = append(in.data.b, piece...)
 	if !complete {
+		if !in.count(cap(in.data.b)) {
+			return nil, false, errNoRoom
+		}
 		return nil, false, nil
 	}
 	in.giveBack()
@@ -76,6 +77,15 @@ func (c *Conn) inflate(dst, b *buffer) error {
 	}
 	c.contexts.received = remember(c.contexts.received, dst.b, maxWindow)
 	return nil
+}
+
+// count counts the message with size bytes, which is at least what it has counted before. It returns false if there is no room for them.
+func (in *incoming) count(size int) bool {
+	if !in.shared.hold(size-in.held, in.held) {
+		return false
+	}
+	in.held = size
+	return true
 }
 
 // giveBack stops counting the message as incomplete.

@@ -66,7 +66,7 @@ type Options struct {
 
 	// MaxMessageBytes limits the size of a client's message, after decompression (StatusMessageTooBig). Default 1 MB.
 	MaxMessageBytes int64
-	// MaxBufferedBytes limits the bytes of incomplete messages of all connections of the Upgrader together, as received. A connection that
+	// MaxBufferedBytes limits the memory of incomplete messages, as received, of all connections of the Upgrader together. A connection that
 	// would exceed it is closed (StatusTryAgainLater). A message that is read from a Reader doesn't count. Default 128 MB.
 	MaxBufferedBytes int64
 	// MaxQueuedBytes limits the bytes that wait for a slow client of a connection opened by Serve. Beyond the limit, Write waits, Send

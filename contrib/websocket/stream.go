@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// streamBuffer is the initial size of the read buffer of a connection opened by Accept. When much data arrives, the buffer grows to
-	// streamBufferMax.
+	// streamBuffer is the initial size of the read buffer of a connection opened by Accept. While much data of a message arrives, the buffer
+	// grows to streamBufferMax. Between messages, when the client may be silent for long, it has the initial size again.
 	streamBuffer    = 4 << 10
 	streamBufferMax = 32 << 10
 )
@@ -155,6 +155,14 @@ func (s *stream) linger() {
 // fill reads more bytes into the buffer. The caller has used all bytes that were in it.
 func (s *stream) fill() error {
 	c := s.conn
+	switch size := len(s.buffer); {
+	case s.in.atRest():
+		if size > streamBuffer {
+			s.buffer = make([]byte, streamBuffer)
+		}
+	case s.w == size && size < streamBufferMax:
+		s.buffer = make([]byte, min(2*size, streamBufferMax))
+	}
 	s.r, s.w = 0, 0
 	for {
 		if s.in.atRest() {
@@ -168,9 +176,6 @@ func (s *stream) fill() error {
 			c.heard, c.pinged = now(), 0
 			if s.in.since == 0 {
 				s.in.since = c.heard
-			}
-			if n == len(s.buffer) && n < streamBufferMax {
-				s.buffer = append(s.buffer, make([]byte, n)...)
 			}
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):

@@ -17,7 +17,7 @@ type Upgrader struct {
 type shared struct {
 	Options                 // immutable
 	_          [64]byte     // so that writes to incomplete don't slow down readers of the options
-	incomplete atomic.Int64 // the bytes of incomplete messages
+	incomplete atomic.Int64 // the memory of incomplete messages, in bytes
 }
 
 // hold counts n more bytes of an incomplete message that has own bytes so far. If MaxBufferedBytes has no room for them, it counts nothing, and

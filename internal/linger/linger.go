@@ -3,14 +3,13 @@
 package linger
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/tls"
 	"net"
 	"sync"
 	"time"
-
-	"github.com/filohttp/filo/internal/lend"
 )
 
 const (
@@ -18,8 +17,8 @@ const (
 	Longest = time.Second
 	// longestSending is the maximum time that a connection lingers while its client continues to send.
 	longestSending = 10 * time.Second
-	// maxConns is how many connections of a group may linger at once. If there are that many, a further connection replaces the one that has lingered
-	// for the longest time, if that time is at least Longest. Otherwise the further connection is refused.
+	// maxConns is how many connections of a group may linger at once, unless SetLimit sets fewer. If there are that many, a further connection
+	// replaces the one that has lingered for the longest time, if that time is at least Longest. Otherwise the further connection is refused.
 	maxConns = 4096
 	// maxHandshakes is how many of the lingering connections may be TLS connections that need a handshake before the refusal can be sent. Handshakes
 	// cost too much processor time under overload to allow more.
@@ -36,6 +35,7 @@ const (
 // is ready for use.
 type Group struct {
 	mu      sync.Mutex
+	limit   int       // see SetLimit; 0 means maxConns; guarded by mu
 	conns   list.List // of *lingering, the oldest first; guarded by mu
 	secure  int       // how many of the connections need a TLS handshake for their answer; guarded by mu
 	closed  bool      // TakeOver refuses all connections; guarded by mu
@@ -46,6 +46,28 @@ type Group struct {
 type lingering struct {
 	net.Conn
 	since time.Time
+}
+
+// SetLimit limits how many connections may linger at once, to n or maxConns, whichever is less. Call it before the first connection lingers.
+func (g *Group) SetLimit(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.limit = min(n, maxConns)
+}
+
+// EndOldest ends the wait of the connection that has lingered longest, since the caller needs its descriptor. It reports false if none lingers.
+func (g *Group) EndOldest() bool {
+	g.mu.Lock()
+	first := g.conns.Front()
+	if first != nil {
+		g.conns.Remove(first)
+	}
+	g.mu.Unlock()
+	if first == nil {
+		return false
+	}
+	endWaits(first.Value.(*lingering).Conn)
+	return true
 }
 
 // TakeOver writes answer, if it isn't empty, and closes the connection after a while. If too many connections linger, or the group is closed,
@@ -92,7 +114,7 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 	switch {
 	case g.closed || secure && g.secure >= maxHandshakes:
 		return nil, nil
-	case g.conns.Len() >= maxConns:
+	case g.conns.Len() >= cmp.Or(g.limit, maxConns):
 		first := g.conns.Front().Value.(*lingering)
 		if now.Sub(first.since) < Longest {
 			return nil, nil
@@ -107,14 +129,19 @@ func (g *Group) add(netConn net.Conn, secure bool) (entry *list.Element, oldest 
 	return g.conns.PushBack(&lingering{netConn, now}), oldest
 }
 
+// discardSize is the size of the buffer of a lingering connection. It is small, since its content is discarded.
+const discardSize = 4 << 10
+
+var discarded = sync.Pool{New: func() any { return new([discardSize]byte) }}
+
 // finish sends the answer, shuts down the sending side, and discards input. While input arrives, finish resets end, the timer that ends the wait.
 // A client of HTTP/1.1 gets the answer only after it has begun to send a request. An answer before a request would belong to no request (RFC
 // 9112, section 9.2). A client that has opened the connection in advance would take such an answer for the answer to its next request, and that
 // request would fail.
 func finish(netConn net.Conn, answer, http2Answer []byte, end *time.Timer) {
 	last := time.Now().Add(longestSending)
-	buffer := lend.NewCopyBuffer()
-	defer buffer.Release()
+	buffer := discarded.Get().(*[discardSize]byte)
+	defer discarded.Put(buffer)
 	received := 0
 	discard := func() bool {
 		n, err := netConn.Read(buffer[:])

@@ -355,3 +355,34 @@ func TestWithoutDeadlines(t *testing.T) {
 type timelessConn struct{ *stubConn }
 
 func (timelessConn) SetDeadline(time.Time) error { return errors.ErrUnsupported }
+
+// SetLimit lowers the number of connections that linger. EndOldest makes room for the descriptors of others.
+func TestSetLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Group
+		g.SetLimit(2)
+		var peers []net.Conn
+		for i := range 3 {
+			client, server := net.Pipe()
+			peers = append(peers, client)
+			if lingers := g.TakeOver(&stubConn{Conn: server, closeWrite: func() error { return nil }}, nil); lingers != (i < 2) {
+				t.Errorf("connection %d of 2 lingers: %v", i, lingers)
+			}
+		}
+		synctest.Wait()
+		if !g.EndOldest() {
+			t.Error("nothing lingers")
+		}
+		synctest.Wait()
+		for i, peer := range peers[:2] {
+			peer.SetWriteDeadline(time.Now().Add(Longest / 2))
+			if _, err := peer.Write([]byte("x")); (err == nil) != (i == 1) {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		}
+		g.Close()
+		if g.EndOldest() {
+			t.Error("a connection lingers after the end")
+		}
+	})
+}

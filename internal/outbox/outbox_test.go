@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -602,6 +603,41 @@ func TestBrokenFrame(t *testing.T) {
 				t.Errorf("%v: disconnected %d times, then the error is %v", tt.err, n, o.Err())
 			}
 		})
+	}
+}
+
+// brokenConn is a connection of the program whose Write panics or ends the goroutine.
+type brokenConn struct {
+	net.Conn
+	breaks func()
+}
+
+func (c *brokenConn) Write([]byte) (int, error)        { c.breaks(); return 0, nil }
+func (c *brokenConn) SetWriteDeadline(time.Time) error { return nil }
+
+// If the connection's Write panics or ends its goroutine, the outbox fails, and nothing else.
+func TestBrokenConn(t *testing.T) {
+	for name, breaks := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		for _, waits := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				o, owner := watched(nil, pace.Limits{Grace: -1})
+				o.socket, o.conn = nil, &brokenConn{breaks: breaks}
+				go func() {
+					if !waits {
+						o.Queue([]byte("text"))
+					} else if _, err := o.Write([]byte("text")); err == nil {
+						t.Errorf("%s: Write returns no error", name)
+					}
+				}()
+				synctest.Wait()
+				if err := o.Err(); err == nil || !o.Empty() || owner.disconnected.Load() != 1 {
+					t.Errorf("%s: the error is %v, disconnected %d times", name, err, owner.disconnected.Load())
+				}
+				if _, err := o.Write([]byte("more")); err == nil {
+					t.Errorf("%s: a later Write returns no error", name)
+				}
+			})
+		}
 	}
 }
 

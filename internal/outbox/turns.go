@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 )
@@ -26,9 +27,7 @@ func (o *Outbox) send() {
 	o.conn.SetWriteDeadline(time.Time{})
 	for !o.queue.empty() && !o.queue.atTurn() && o.err == nil {
 		first, _ := o.queue.front()
-		o.mu.Unlock()
-		n, err := o.conn.Write(first[:min(len(first), maxPaced)])
-		o.mu.Lock()
+		n, err := o.writeLocked(first[:min(len(first), maxPaced)])
 		if o.err != nil {
 			break
 		}
@@ -42,6 +41,31 @@ func (o *Outbox) send() {
 		}
 	}
 	o.passOnLocked()
+}
+
+// errExited is the error of a connection whose Write has ended the goroutine.
+var errExited = errors.New("filo: the connection's Write has ended its goroutine")
+
+// writeLocked writes b to conn. It releases mu meanwhile. The calling goroutine holds the turn. A panic of conn's Write, which may be the program's
+// code, becomes an error, since nobody recovers the panics of the goroutine that runs send.
+func (o *Outbox) writeLocked(b []byte) (n int, err error) {
+	o.mu.AssertHeld()
+	returned := false
+	o.mu.Unlock()
+	defer func() {
+		value := recover()
+		o.mu.Lock()
+		switch {
+		case value != nil:
+			err = fmt.Errorf("filo: panic in the connection's Write: %v", value)
+		case !returned: // after a Goexit the caller doesn't go on
+			o.breakLocked(errExited)
+			o.passOnLocked()
+		}
+	}()
+	n, err = o.conn.Write(b)
+	returned = true
+	return n, err
 }
 
 // passOnLocked ends the caller's turn. If the first piece is the mark of a waiting goroutine, that goroutine gets the turn. If it is another
@@ -96,10 +120,8 @@ func (o *Outbox) writeInTurn(b []byte) (int, error) {
 	o.watchLocked()
 	n, err := 0, error(nil)
 	for n < len(b) && err == nil {
-		o.mu.Unlock()
 		var moved int
-		moved, err = o.conn.Write(b[n:min(len(b), n+maxPaced)])
-		o.mu.Lock()
+		moved, err = o.writeLocked(b[n:min(len(b), n+maxPaced)])
 		n += moved
 		o.stall.took(moved)
 	}

@@ -285,6 +285,21 @@ func TestIdleKeepsNoBody(t *testing.T) {
 	}
 }
 
+// The error of FormFile tells whether the form has no such file, since a form often may come without one.
+func TestFormFileMissing(t *testing.T) {
+	var err error
+	s := servertest.New(t, func(c *filo.Ctx) error {
+		_, err = c.FormFile("picture")
+		return err
+	})
+	for contentType, missing := range map[string]bool{"multipart/form-data; boundary=b": true, "text/plain": false} {
+		answer := s.DoBody(t, "POST /", "--b\r\nContent-Disposition: form-data; name=\"picture\"\r\n\r\ntext\r\n--b--\r\n", "Content-Type: "+contentType)
+		if errors.Is(err, filo.ErrMissingFile) != missing || missing != (answer.Status == 400) {
+			t.Errorf("%s: %d, %v", contentType, answer.Status, err)
+		}
+	}
+}
+
 // The last body that a handler sets is sent, even if it has written to Ctx.Stream before, as long as nothing of the stream was sent.
 func TestBodyReplacesStream(t *testing.T) {
 	for name, answer := range map[string]func(c *filo.Ctx) error{
@@ -311,6 +326,30 @@ func TestBodyReplacesStream(t *testing.T) {
 				filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, 200, "last")
 			})
 		}
+	}
+}
+
+// An answer without a body drops what the handler has written to Ctx.Stream, as long as nothing of it was sent.
+func TestAnswerWithoutBodyDropsStream(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		answer func(c *filo.Ctx) error
+	}{
+		"Redirect":  {303, func(c *filo.Ctx) error { return c.Redirect(303, "/login") }},
+		"NoContent": {204, (*filo.Ctx).NoContent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := filotest.Serve(t, &filo.Server{HTTP2: filo.HTTP2Options{Unencrypted: true}, Handler: func(c *filo.Ctx) error {
+				c.Stream().WriteString("secret")
+				return test.answer(c)
+			}})
+			c := s.Dial(t)
+			for range 2 { // the next answer isn't affected
+				c.Get("/")
+				c.Want(test.status, "", false)
+			}
+			filotest.NewHTTP2Client(t, "http://"+s.Addr, nil, nil).Want("GET", "/", nil, test.status, "")
+		})
 	}
 }
 

@@ -345,6 +345,47 @@ var answerExchanges = []struct {
 		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 9\n\nref after",
 	},
 	{
+		name: "body written without a type", rule: "the first Write sets text/plain, so that no browser takes the body for HTML",
+		handler: func(c *filo.Ctx) error {
+			fmt.Fprintf(&c.Response, "<b>%d</b>", 3)
+			c.Response.WriteString("!")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\nServer: filo\nDate: D\nContent-Length: 9\n\n<b>3</b>!",
+	},
+	{
+		name: "body written with a type", rule: "Write keeps a Content-Type that was set before, and a later one replaces Write's",
+		handler: func(c *filo.Ctx) error {
+			if c.Path() == "/before" {
+				c.Response.Header.Set("Content-Type", "text/html")
+			}
+			c.Response.WriteString("x")
+			if c.Path() == "/after" {
+				c.Response.Header.Set("Content-Type", "text/html")
+			}
+			return nil
+		},
+		request: "GET /before HTTP/1.1\nHost: a\n\nGET /after HTTP/1.1\nHost: a\n\n",
+		want:    strings.Repeat("HTTP/1.1 200 OK\nContent-Type: text/html\nServer: filo\nDate: D\nContent-Length: 1\n\nx", 2),
+	},
+	{
+		name: "an empty body written", rule: "without content there is no type",
+		handler: func(c *filo.Ctx) error {
+			c.Response.Write(nil)
+			c.Response.WriteString("")
+			return nil
+		},
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 0\n\n",
+	},
+	{
+		name: "body set without a type", rule: "the program chooses whether it has one",
+		handler: func(c *filo.Ctx) error { c.Response.SetBodyString("x"); return c.Bytes(200, "", []byte("y")) },
+		request: "GET / HTTP/1.1\nHost: a\n\n",
+		want:    "HTTP/1.1 200 OK\nServer: filo\nDate: D\nContent-Length: 1\n\ny",
+	},
+	{
 		name: "cookies", rule: "SetCookie adds a Set-Cookie field; an invalid cookie is an error and adds none",
 		handler: func(c *filo.Ctx) error {
 			c.Response.SetCookie(&filo.Cookie{Name: "a", Value: "1", Path: "/", HttpOnly: true})
@@ -632,6 +673,35 @@ func TestFileForbidden(t *testing.T) {
 	}
 	if m := answerRequest(t, func(c *filo.Ctx) error { return c.File(path) }, filotest.GetRequest); m.Status != 403 {
 		t.Errorf("got %d, want 403", m.Status)
+	}
+}
+
+// File sends nothing if the request's decoded path has an element "..", since a handler may have built the file's path from it. Dots in
+// names are no elements.
+func TestFileDotDot(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.txt")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for target, status := range map[string]int{
+		"/uploads/..%2f..%2fetc%2fpasswd":  400,
+		"/uploads/%2e%2e/%2e./etc/passwd":  400,
+		"/uploads/..%5c..%5cboot.ini":      400,
+		"/../etc/passwd":                   400,
+		"/uploads/..":                      400,
+		"/uploads/a..b/..c/d../...":        200,
+		"/uploads/%252e%252e%252f":         200,
+		"/uploads?name=..%2f..":            200,
+		"http://a/uploads/..%2fetc/passwd": 400,
+	} {
+		for name, answer := range map[string]func(c *filo.Ctx) error{
+			"File":       func(c *filo.Ctx) error { return c.File(path) },
+			"Attachment": func(c *filo.Ctx) error { return c.Attachment(path, "") },
+		} {
+			if m := answerRequest(t, answer, "GET "+target+" HTTP/1.1\r\nHost: a\r\n\r\n"); m.Status != status {
+				t.Errorf("%s for %s: got %d, want %d", name, target, m.Status, status)
+			}
+		}
 	}
 }
 

@@ -192,3 +192,80 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 		client.WantEnd()
 	})
 }
+
+// When a write has failed, a part of its bytes may have reached the client. Later bytes would continue them, so nothing follows: the client sees the
+// end of the connection, and never takes the second answer for the first.
+func TestNothingFollowsAFailedWrite(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "two")
+	if err := os.WriteFile(file, []byte(strings.Repeat("two", 10_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write := func(conn io.WriteCloser, err error) error {
+		if err == nil {
+			io.WriteString(conn, "two")
+			conn.Close()
+		}
+		return err
+	}
+	for name, answer := range map[string]func(c *filo.Ctx) error{
+		"whole": func(c *filo.Ctx) error { return c.Text(200, "two") },
+		"stream": func(c *filo.Ctx) error {
+			c.Stream().WriteString("two")
+			return c.Stream().Flush()
+		},
+		"file": func(c *filo.Ctx) error {
+			content, err := os.Open(file)
+			if err != nil {
+				return err
+			}
+			c.Response.SetBodyStream(content, 30_000)
+			return nil
+		},
+		"interim answer": func(c *filo.Ctx) error { return c.EarlyHints() },
+		"time-out": func(c *filo.Ctx) error {
+			c.SetTimeout(time.Millisecond, nil)
+			<-c.Context().Done()
+			return c.Context().Err()
+		},
+		"hijack": func(c *filo.Ctx) error {
+			conn, _, err := c.Hijack()
+			return write(conn, err)
+		},
+		"upgrade": func(c *filo.Ctx) error {
+			conn, _, err := c.Upgrade("two")
+			return write(conn, err)
+		},
+		"park": func(c *filo.Ctx) error {
+			p, err := c.Park("", func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+			return write(p, err)
+		},
+		"parked stream": func(c *filo.Ctx) error {
+			p, err := c.ParkStream(func(*filo.ParkedConn, filo.Wake) error { return io.EOF })
+			return write(p, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			filotest.EachTransport(t, func(t *testing.T, serve func(*filo.Server) (*filotest.Server, *filotest.Client)) {
+				_, client := serve(&filo.Server{Handler: func(c *filo.Ctx) error {
+					if c.Path() == "/one" {
+						return c.Text(200, "one")
+					}
+					c.SetWriteDeadline(time.Unix(1, 0))
+					if err := c.EarlyHints(); !errors.Is(err, os.ErrDeadlineExceeded) {
+						t.Errorf("the write ended by %v", err)
+					}
+					c.SetWriteDeadline(time.Time{})
+					return answer(c)
+				}})
+				client.Send("GET /one HTTP/1.1\r\nHost: a\r\n\r\nGET /two HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: two\r\n\r\n")
+				got, err := io.ReadAll(client.Reader)
+				if err != nil && !filotest.IsReset(err) {
+					t.Error(err)
+				}
+				if answers := string(got); answers != "" && (strings.Count(answers, "HTTP/1.1") != 1 || !strings.HasSuffix(answers, "\r\n\r\none")) {
+					t.Errorf("got %.200q", answers)
+				}
+			})
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -617,5 +618,56 @@ func TestUpgradeWithoutAPlace(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// Unread bytes of a request's body never become bytes of the protocol to which Upgrade or Park switches.
+func TestSwitchWithBody(t *testing.T) {
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		if c.Query("read") != "" {
+			if _, err := c.Body(); err != nil {
+				return err
+			}
+		}
+		if c.Path() == "/park" {
+			_, err := c.Park("echo", func(p *filo.ParkedConn, _ filo.Wake) error {
+				b := make([]byte, 16)
+				n, err := p.Read(b)
+				p.Write(b[:n])
+				return err
+			})
+			return err
+		}
+		conn, buffered, err := c.Upgrade("echo")
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		b := make([]byte, 16)
+		n := copy(b, buffered)
+		if n == 0 {
+			n, err = conn.Read(b)
+		}
+		conn.Write(b[:n])
+		return err
+	}})
+	for _, path := range []string{"/", "/park"} {
+		for _, body := range []string{"Content-Length: 2\r\n\r\nhi", "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"} {
+			for query, status := range map[string]int{"": 400, "?read=1": 101} {
+				c := s.Dial(t)
+				c.Send("POST " + path + query + " HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n" + body)
+				response, err := http.ReadResponse(c.Reader, nil)
+				if err != nil || response.StatusCode != status {
+					t.Fatalf("%s%s: %v %v", path, query, response, err)
+				}
+				if status == 101 {
+					c.Send("new")
+					got := make([]byte, 3)
+					if _, err := io.ReadFull(c.Reader, got); err != nil || string(got) != "new" {
+						t.Errorf("%s: got %q, %v", path, got, err)
+					}
+				}
+			}
+		}
 	}
 }

@@ -116,3 +116,35 @@ func TestGatheredBodyIsSlow(t *testing.T) {
 		filotest.Await(t, "the handler's end", func() bool { return s.Stats().WorkersRunning == 0 && s.Stats().ConnsOpen == 0 })
 	})
 }
+
+// A small body that comes too late for its own handler, but before that handler returns, doesn't make the next request time out.
+func TestLateBody(t *testing.T) {
+	filotest.NeedLoops(t)
+	running, released := make(chan struct{}), make(chan struct{})
+	s := filotest.Serve(t, &filo.Server{ReadTimeout: time.Second, Handler: func(c *filo.Ctx) error {
+		if c.Path() == "/late" {
+			close(running)
+			<-released
+			return filo.Error(401, "no")
+		}
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Bytes(200, "text/plain", body)
+	}})
+	const head = "POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+	c := s.Dial(t)
+	c.Send(fmt.Sprintf(head, "/late") + "he")
+	filotest.Recv(t, running, "the handler")
+	c.Send("llo")
+	close(released)
+	response, _ := c.Answer()
+	if response.StatusCode != 401 || response.Close {
+		t.Fatalf("the late body got %d, and the connection closes: %v", response.StatusCode, response.Close)
+	}
+	c.Send(fmt.Sprintf(head, "/"))
+	time.Sleep(20 * time.Millisecond) // so that the server has read the head
+	c.Send("world")
+	c.Want(200, "world", false)
+}
