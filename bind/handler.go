@@ -20,8 +20,9 @@ type HandlerOption interface{ apply(op *operation) }
 // Handler returns a handler that reads a request into a struct of type In, as All does, calls f, and answers with f's output.
 //
 // The handler reads a body only if In has fields for one. If In has a method SetDefaults with a pointer receiver, the handler calls
-// it before binding. The handler returns errors of binding and of f, so the server's ErrorHandler sees them. Because the handler's
-// normal response is JSON, errors become problem details unless the client's Accept prefers text.
+// it before binding. SetDefaults may set fields to slices, maps and pointers that all requests share: the handler copies what they refer
+// to, except for fields with the tag json:"-". The handler returns errors of binding and of f, so the server's ErrorHandler sees them.
+// Because the handler's normal response is JSON, errors become problem details unless the client's Accept prefers text.
 //
 // By default the response has the status 200 and contains f's output in JSON (see Ctx.JSON). The options Status and As change
 // this, and f may set another status and header fields in c.Response. With NoContent as output, the default status is 204, and
@@ -42,6 +43,7 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 		in := new(In)
 		if hasDefaults {
 			any(in).(defaulter).SetDefaults()
+			unshare(reflect.ValueOf(in).Elem())
 		}
 		if err := op.read(c, in); err != nil {
 			return failed(c, err)
@@ -60,9 +62,6 @@ func Handler[In, Out any](f func(c *filo.Ctx, in In) (Out, error), options ...Ha
 		return nil
 	})
 }
-
-// defaulter is an input that sets its own defaults.
-type defaulter interface{ SetDefaults() }
 
 // operation is the state behind a handler made by Handler. All but seen is immutable.
 type operation struct {

@@ -1,6 +1,7 @@
 package bind_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,6 +28,49 @@ type rename struct {
 }
 
 func (r *rename) SetDefaults() { r.Limit = 50 }
+
+// ordering has defaults that all requests share.
+type ordering struct {
+	By    []string       `json:"by"`
+	Pages []*page        `json:"pages"`
+	Size  *int           `json:"size"`
+	Rest  map[string]any `json:"rest"`
+	*Nested
+	Shared *page    `json:"-"`
+	Codes  []string `query:"code"`
+}
+
+type Nested struct{ Deep struct{ List []int } }
+
+type page struct{ Number int }
+
+var ordered = ordering{
+	By: []string{"name", "age"}, Pages: []*page{{Number: 1}}, Size: new(int), Rest: map[string]any{"a": 1},
+	Nested: new(Nested), Shared: new(page), Codes: []string{"x", "y"},
+}
+
+func (o *ordering) SetDefaults() { *o = ordered }
+
+// A request can't change the defaults of other requests, even if SetDefaults sets fields to slices, maps and pointers that all of them share.
+func TestSharedDefaults(t *testing.T) {
+	ordered.Deep.List = []int{1, 2}
+	s := servertest.New(t, bind.Handler(func(c *filo.Ctx, in ordering) (ordering, error) {
+		if in.Shared != ordered.Shared {
+			t.Error("the value of a field that no JSON can fill was replaced by a copy")
+		}
+		return in, nil
+	}))
+	const want = `{"by":["name","age"],"pages":[{"Number":1}],"size":0,"rest":{"a":1},"Deep":{"List":[1,2]},"Codes":["x","y"]}` + "\n"
+	for _, body := range []string{`{"by":["x"],"pages":[{"Number":9}],"size":5,"rest":{"b":2},"Deep":{"List":[3]}}`, `{"by":["y",1]}`, `{}`} {
+		got := s.DoBody(t, "POST /?code=z", body, "Content-Type: application/json")
+		if body == "{}" && got.Body != strings.Replace(want, `"x","y"`, `"z"`, 1) {
+			t.Errorf("with the defaults: %v, want %s", got, want)
+		}
+		if kept, err := json.Marshal(ordered); err != nil || string(kept)+"\n" != want {
+			t.Errorf("after %s, the defaults are %s, %v", body, kept, err)
+		}
+	}
+}
 
 type renamed struct {
 	ID   int    `json:"id" xml:"id"`

@@ -12,7 +12,8 @@ import (
 // middleware has set.
 type answer struct {
 	http.ResponseWriter
-	proxy *Proxy
+	proxy   *Proxy
+	request *http.Request // the client's
 }
 
 // Unwrap returns the wrapped ResponseWriter, for http.ResponseController.
@@ -51,8 +52,11 @@ func (a *answer) modify(r *http.Response) error {
 			return err
 		}
 	}
-	if r.StatusCode == 101 && !switched(r) {
-		return errSwitched // ReverseProxy would refuse the answer, too, but without closing it
+	if r.StatusCode == 101 {
+		if !switched(r) {
+			return errSwitched // ReverseProxy would refuse the answer, too, but without closing it
+		}
+		go a.proxy.endUpgraded(a.request.Context(), r.Body)
 	}
 	own, cors := a.Header(), false
 	if len(own) == 0 {

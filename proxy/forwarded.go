@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"fmt"
 	"net"
 	"net/http/httputil"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/forwarding"
 )
 
@@ -52,12 +55,22 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if p.options.Forwarded {
 		p.setForwarded(r, remote, trusted)
 	}
+	r.Out.Header["Via"] = append(r.Out.Header["Via"], fmt.Sprintf("%d.%d filo", r.In.ProtoMajor, r.In.ProtoMinor))
 	if !p.options.PreserveHost {
 		r.Out.Host = ""
 	}
 	if p.options.Rewrite != nil {
 		p.options.Rewrite(r)
 	}
+}
+
+// lastForward reports whether the proxy must answer a request itself because its Max-Forwards is 0. Otherwise it decrements that field.
+func lastForward(h *filo.Header) bool {
+	left, err := strconv.ParseUint(h.Get("Max-Forwards"), 10, 64)
+	if err == nil && left > 0 {
+		h.Set("Max-Forwards", strconv.FormatUint(left-1, 10))
+	}
+	return err == nil && left == 0
 }
 
 // saysSomething reports whether the list in a field has an element. If it has none, middleware.RealIP in front of the proxy takes host and

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -206,7 +207,7 @@ func TestHTTP2PassesOn(t *testing.T) {
 			t.Errorf("the upstream's Host was %q", got)
 		}
 		for name, want := range map[string]string{
-			"Got-Connection": "", "Got-X-Hop": "", "Got-Keep-Alive": "", "Got-Via": "1.0 fred", "Got-Te": "trailers", "Got-Trailer": "map[X-Sum:[9]]", "Got-X-Sum": "",
+			"Got-Connection": "", "Got-X-Hop": "", "Got-Keep-Alive": "", "Got-Via": "1.0 fred," + map[protocol]string{http1: "1.1", h2TLS: "2.0", h2c: "2.0"}[client] + " filo", "Got-Te": "trailers", "Got-Trailer": "map[X-Sum:[9]]", "Got-X-Sum": "",
 			"Got-X-Forwarded-Proto": scheme, "Got-X-Forwarded-Host": "front.example",
 			"Got-Forwarded": "for=127.0.0.1;host=front.example;proto=" + scheme, "Keep-Alive": "", "Link": "",
 		} {
@@ -499,6 +500,44 @@ func TestHTTP2Close(t *testing.T) {
 	f.do("GET", "/", "")
 	f.proxy.Close()
 	<-closed
+}
+
+// An upstream may send 128 KB of an answer before its client has read any of it.
+func TestHTTP2Window(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	window := make(chan uint32, 1)
+	go func() {
+		defer close(window)
+		conn, err := ln.Accept()
+		ln.Close() // so that the proxy's next attempt fails at once
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		head := make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")+9)
+		if _, err := io.ReadFull(conn, head); err != nil {
+			t.Error(err)
+			return
+		}
+		settings := make([]byte, int(head[25])<<8|int(head[26]))
+		if _, err := io.ReadFull(conn, settings); err != nil {
+			t.Error(err)
+		}
+		for ; len(settings) >= 6; settings = settings[6:] {
+			if binary.BigEndian.Uint16(settings) == 4 { // SETTINGS_INITIAL_WINDOW_SIZE
+				window <- binary.BigEndian.Uint32(settings[2:])
+			}
+		}
+	}()
+	f := newFront(t, proxy.Options{HTTP2: true, Upstreams: []string{"http://" + ln.Addr().String()}})
+	f.do("GET", "/", "") // 502
+	if got := <-window; got != 128<<10 {
+		t.Errorf("the window of a stream is %d bytes", got)
+	}
 }
 
 // A client that holds back its body, and doesn't read, keeps an interim answer waiting. The other answers of the upstream's connection go on.

@@ -11,6 +11,7 @@ import (
 // These errors are shared by all requests, so they must not be modified.
 var (
 	errTunnel     = filo.Error(501, "this proxy makes no tunnels")
+	errTrace      = filo.Error(501, "this proxy doesn't show requests")
 	errDotSegment = filo.Error(400, "the path has a dot segment")
 	// errHiddenSlash refuses a path because of Options.EncodedSlashes.
 	errHiddenSlash = filo.Error(400, "the path has an encoded slash, a backslash or NUL")

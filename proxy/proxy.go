@@ -18,6 +18,10 @@
 // TrustProto. Without RealIP, it mistakes the host of its own URL for the host that the client has asked for. Then it refuses the forms and
 // WebSockets of the site's own pages. PreserveHost prevents that too.
 //
+// The proxy appends itself to Via, such as "1.1 filo". Some servers send no compressed answers to requests with this field, such as nginx
+// without gzip_proxied; Rewrite can delete it. The proxy decrements the Max-Forwards of OPTIONS and TRACE. If it is 0, the proxy answers
+// OPTIONS with 204 and TRACE with 501 itself.
+//
 // If you authenticate users in front of the proxy, set the field for the user in Rewrite, which runs after the proxy has dropped these
 // fields. The proxy doesn't know a field with a name of your own, such as X-User, so Rewrite must also delete such a field when nobody
 // is logged in.
@@ -159,8 +163,9 @@ type Options struct {
 
 	// HTTP2 lets the proxy speak HTTP/2 with upstreams, as gRPC requires. Over https, the proxy uses HTTP/2 with upstreams that select it
 	// in the TLS handshake; over http, with all upstreams. Upstreams with http must accept unencrypted HTTP/2 with prior knowledge (h2c),
-	// as filo does with HTTP2.Unencrypted. Upgraded connections still use HTTP/1.1. Default off: only HTTP/1.1. HTTP2 can't be set
-	// together with Transport.
+	// as filo does with HTTP2.Unencrypted. Upgraded connections still use HTTP/1.1. For a client that reads slowly, the proxy holds up to
+	// 128 KB of the upstream's answer, besides what the server itself holds of an answer; no budget of the server counts these bytes.
+	// Default off: only HTTP/1.1. HTTP2 can't be set together with Transport.
 	HTTP2 bool
 
 	// Transport sends the requests. The default is a transport that belongs to the proxy; Close closes its idle connections.
@@ -267,20 +272,14 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 	if err := checkQuery(c.Request.URI()); err != nil {
 		return err
 	}
+	if method := c.Method(); (method == "OPTIONS" || method == "TRACE") && lastForward(&c.Request.Header) {
+		if method == "TRACE" {
+			return errTrace
+		}
+		return c.NoContent()
+	}
 	if len(c.Request.Header.GetBytes("Upgrade")) > 0 {
-		// An upgraded connection is hijacked, so its context must end it when the server shuts down or the proxy is closed.
-		ctx, cancel := context.WithCancel(c.Context())
-		defer cancel()
-		defer context.AfterFunc(p.closing, cancel)()
-		stop := c.ShuttingDown()
-		go func() {
-			select {
-			case <-stop:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		c.SetContext(ctx)
+		c.SetContext(context.WithValue(c.Context(), drainKey{}, c.ShuttingDown()))
 	}
 	return p.handler(c)
 }
@@ -288,7 +287,7 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 // serveHTTP is the proxy as a handler of net/http.
 func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	p.limitUpgrades(r)
-	a, reverse := &answer{w, p}, p.reverse
+	a, reverse := &answer{w, p, r}, p.reverse
 	reverse.ModifyResponse = a.modify
 	reverse.ServeHTTP(a, r)
 }

@@ -148,6 +148,28 @@ func TestPassesOn(t *testing.T) {
 	}
 }
 
+// Max-Forwards limits how many proxies pass OPTIONS and TRACE on. It has no meaning for other methods.
+func TestMaxForwards(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q", r.Header["Max-Forwards"])
+	})}})
+	for _, test := range []struct {
+		method, limit string
+		status        int
+		body          string
+	}{
+		{"OPTIONS", "2", 200, `["1"]`}, {"OPTIONS", "1", 200, `["0"]`}, {"OPTIONS", "0", 204, ""}, {"OPTIONS", "many", 200, `["many"]`},
+		{"TRACE", "1", 200, `["0"]`}, {"TRACE", "0", 501, "Not Implemented: this proxy doesn't show requests\n"}, {"GET", "0", 200, `["0"]`},
+	} {
+		if got, body := f.do(test.method, "/", "", "Max-Forwards", test.limit); got.StatusCode != test.status || body != test.body {
+			t.Errorf("%s with %s: %d %q", test.method, test.limit, got.StatusCode, body)
+		}
+	}
+	if got, body := f.do("OPTIONS", "/", ""); got.StatusCode != 200 || body != "[]" {
+		t.Errorf("without Max-Forwards: %d %q", got.StatusCode, body)
+	}
+}
+
 // A client's claims about its identity aren't passed on, unless the client is a trusted proxy.
 func TestForwarded(t *testing.T) {
 	show := backend(t, func(w http.ResponseWriter, r *http.Request) {

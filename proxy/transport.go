@@ -18,7 +18,7 @@ type transport struct {
 const (
 	pingAfter    = 15 * time.Second // without received data
 	pingTimeout  = 5 * time.Second
-	streamWindow = 1 << 20
+	streamWindow = 128 << 10 // enough for 400 MB/s if an upstream is 0.3 ms away
 )
 
 func newTransport(o *Options) *transport {

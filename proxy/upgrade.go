@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -11,10 +12,11 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// limitUpgrades lets a client ask an upstream to switch to one of the protocols in Options.Upgrades, and to no other.
+// limitUpgrades lets a client ask an upstream to switch to one of the protocols in Options.Upgrades, and to no other. Upgrades in HTTP/1.0
+// requests are ignored (RFC 9110, section 7.8).
 func (p *Proxy) limitUpgrades(r *http.Request) {
 	if asked := r.Header["Upgrade"]; len(asked) > 0 {
-		if protocol := chooseUpgrade(asked, p.options.Upgrades); protocol != "" {
+		if protocol := chooseUpgrade(asked, p.options.Upgrades); protocol != "" && r.ProtoAtLeast(1, 1) {
 			r.Header["Upgrade"] = []string{protocol}
 		} else {
 			delete(r.Header, "Upgrade")
@@ -35,6 +37,21 @@ func chooseUpgrade(asked, allowed []string) string {
 		}
 	}
 	return ""
+}
+
+// drainKey is the key of the channel that is closed when the server starts to shut down, in the context of a request that asks for an upgrade.
+type drainKey struct{}
+
+// endUpgraded closes an upgraded connection to an upstream when the server shuts down or the proxy is closed, and at the latest when its
+// request has ended. ReverseProxy then closes the client's connection, which is hijacked, so that the server itself doesn't end it.
+func (p *Proxy) endUpgraded(ctx context.Context, upstream io.Closer) {
+	drain, _ := ctx.Value(drainKey{}).(<-chan struct{})
+	select {
+	case <-drain:
+	case <-p.closing.Done():
+	case <-ctx.Done():
+	}
+	upstream.Close()
 }
 
 var errSwitched = errors.New("proxy: the upstream has switched protocols, but not as the request asked")

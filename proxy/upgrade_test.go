@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,17 @@ func TestUpgrades(t *testing.T) {
 				t.Errorf("got %q, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// The Upgrade field of an HTTP/1.0 request is ignored.
+func TestUpgradeHTTP10(t *testing.T) {
+	f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%q %q %q", r.Header["Upgrade"], r.Header["Connection"], r.Header["Via"])
+	})}})
+	got := f.raw("GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	if !strings.Contains(got, " 200 ") || !strings.HasSuffix(got, `[] [] ["1.0 filo"]`) {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -120,5 +132,42 @@ func TestRefusedAnswerEnds(t *testing.T) {
 				t.Errorf("%d requests count as active", n)
 			}
 		})
+	}
+}
+
+// A request that asks for an upgrade, as the clients of several languages do in each request without TLS, is answered like any other
+// when the server shuts down or the proxy is closed.
+func TestUnusedUpgradeIsAnswered(t *testing.T) {
+	for name, end := range map[string]func(f *front){
+		"the server ends": func(f *front) {
+			begun := make(chan struct{})
+			f.server.RegisterOnShutdown(func() { close(begun) })
+			go f.server.Shutdown(context.Background())
+			<-begun
+		},
+		"the proxy ends": func(f *front) { f.proxy.Close() },
+	} {
+		for _, fields := range []string{
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+			"Connection: Upgrade\r\nUpgrade: websocket\r\n",
+		} {
+			t.Run(name, func(t *testing.T) {
+				arrived, release := make(chan struct{}), make(chan struct{})
+				f := newFront(t, proxy.Options{Upstreams: []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
+					close(arrived)
+					<-release
+					io.WriteString(w, "answered")
+				})}})
+				got := f.rawConn("GET / HTTP/1.1\r\nHost: a\r\n"+fields+"Content-Length: 0\r\n\r\n", func(conn *net.TCPConn) {
+					<-arrived
+					end(f)
+					close(release)
+					conn.CloseWrite()
+				})
+				if !strings.HasPrefix(got, "HTTP/1.1 200 ") || !strings.HasSuffix(got, "answered") {
+					t.Errorf("%q: got %q", fields, got)
+				}
+			})
+		}
 	}
 }

@@ -4,11 +4,13 @@ package static_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -193,6 +195,33 @@ func TestHeaderInjection(t *testing.T) {
 	a := s.Do(t, "GET /dir%0d%0aX-Evil:%201?a=%0d%0aX-Evil:1")
 	if want := "./dir%0D%0AX-Evil:%201/?a=%0d%0aX-Evil:1"; a.Status != 301 || a.Header.Get("Location") != want || a.Header.Get("X-Evil") != "" {
 		t.Errorf("%d %v", a.Status, a.Header)
+	}
+}
+
+// The parts of a multipart answer come from where they lie in the file, in any order, also if the file has a position of its own.
+func TestPartsOfSeekers(t *testing.T) {
+	content := noise(1000)
+	s := servertest.New(t, static.New(fstest.MapFS{"a.bin": {Data: content}}, static.Options{CacheBytes: -1}).Serve)
+	part := func(begin, end int) string {
+		return fmt.Sprintf("bytes %d-%d/1000 application/octet-stream %s", begin, end-1, content[begin:end])
+	}
+	for _, test := range []struct {
+		ranges string
+		want   []string
+	}{
+		{"500-599,0-99", []string{part(500, 600), part(0, 100)}},
+		{"0-1,0-1", []string{part(0, 2), part(0, 2)}},
+		{"-300,0-199", []string{part(700, 1000), part(0, 200)}},
+		{"900-,0-9", []string{part(900, 1000), part(0, 10)}},
+	} {
+		a := s.Do(t, "GET /a.bin", "Range: bytes="+test.ranges)
+		if a.Status != 206 {
+			t.Errorf("%s: status %d", test.ranges, a.Status)
+			continue
+		}
+		if got := parts(t, a.Header.Get("Content-Type"), a.Body); !slices.Equal(got, test.want) {
+			t.Errorf("%s: parts %.300q, want %.300q", test.ranges, got, test.want)
+		}
 	}
 }
 

@@ -23,7 +23,8 @@ var check = setup.Checker("static")
 
 // Options configures New and Dir. The zero value is right for most sites.
 type Options struct {
-	// Index is the name of the file that is served for its directory, "index.html" if Index is empty; "-" means none.
+	// Index is the name of the file that is served for its directory, "index.html" if Index is empty; "-" means none. The name may begin
+	// with a dot even without Hidden.
 	Index string
 
 	// Listing serves a list of names for a directory without an index. Without Listing, such a directory is 404.
@@ -172,7 +173,8 @@ func (f *Files) Serve(c *filo.Ctx) error {
 		file = append(append(buffer[:0], name...), f.options.Index...)
 	}
 	if e := f.fresh(file); e != nil {
-		if e.hidden && !f.options.Hidden {
+		// The name of the index file may be hidden, since the program has chosen it; what the client has named may not.
+		if e.hidden && !f.options.Hidden && len(name) > 0 && hidden(strings.TrimSuffix(string(name), "/")) {
 			return errNotFound
 		}
 		return f.answer(c, e)

@@ -330,6 +330,22 @@ func TestVisibleLink(t *testing.T) {
 	}
 }
 
+// An index file is served for its directory although its name is hidden, since the program has chosen it. That holds whether or not the
+// file is in memory. A hidden directory stays hidden.
+func TestHiddenIndex(t *testing.T) {
+	dir := tree(t, map[string]string{".index": "root", "sub/.index": "sub", ".git/.index": "secret", "sub/.git/.index": "secret"})
+	for _, check := range []time.Duration{time.Hour, -1} {
+		s := serve(t, dir, static.Options{Index: ".index", CacheCheck: check})
+		for range 3 {
+			for path, want := range map[string]int{"/": 200, "/sub/": 200, "/sub": 301, "/sub/.index": 301, "/.git/": 404, "/sub/.git/": 404, "/.git": 404} {
+				if a := s.Do(t, "GET "+path); a.Status != want {
+					t.Errorf("%s: %d, want %d", path, a.Status, want)
+				}
+			}
+		}
+	}
+}
+
 func TestListing(t *testing.T) {
 	nasty := `<script>&"'.txt`
 	dir := tree(t, map[string]string{

@@ -65,15 +65,12 @@ func (o *openFile) reader(r byterange.Range) (io.Reader, error) {
 	if o.shared != nil {
 		return io.NewSectionReader(o.shared, r.Begin, r.Length), nil
 	}
-	return &io.LimitedReader{R: o.File, N: r.Length}, o.seek(r)
+	return &io.LimitedReader{R: o.File, N: r.Length}, o.seek(r.Begin)
 }
 
-// seek moves the position of a file that isn't shared to the beginning of a range.
-func (o *openFile) seek(r byterange.Range) error {
-	if r.Begin == 0 {
-		return nil
-	}
-	_, err := o.File.(io.Seeker).Seek(r.Begin, io.SeekStart)
+// seek moves the position of a file that isn't shared.
+func (o *openFile) seek(position int64) error {
+	_, err := o.File.(io.Seeker).Seek(position, io.SeekStart)
 	return err
 }
 
@@ -83,9 +80,11 @@ func (o *openFile) body(r byterange.Range) (io.ReadCloser, error) {
 	if o.shared != nil {
 		return &sharedBody{*io.NewSectionReader(o.shared, r.Begin, r.Length), o}, nil
 	}
-	if err := o.seek(r); err != nil {
-		o.Close()
-		return nil, err
+	if r.Begin > 0 { // the file was just opened, and may not be an io.Seeker if all of it is sent
+		if err := o.seek(r.Begin); err != nil {
+			o.Close()
+			return nil, err
+		}
 	}
 	return o.File, nil // sendfile can send it directly
 }

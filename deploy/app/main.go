@@ -2,13 +2,15 @@
 // probes and a drain, restarts in place, reloads certificates, sets limits that fit into its memory, serves metrics and /debug on a separate address,
 // accepts sockets from systemd, and uses Redis for state that its instances share.
 //
-//	ADDR           address of the clients, ":8080" if empty
-//	TLS_CERT       file of the certificate, with its intermediates, as PEM; without it there is no TLS
-//	TLS_KEY        file of its key
-//	METRICS_ADDR   address of the metrics and of /debug, "127.0.0.1:6060" if empty
-//	METRICS_TOKEN  a token that requests to METRICS_ADDR must have, as "Authorization: Bearer TOKEN"; if empty, only this machine is admitted
-//	REDIS_URL      such as redis://localhost:6379/0; without it this instance shares nothing
-//	GOMEMLIMIT     memory from which the limits are computed, 1 GiB if empty
+//	ADDR             address of the clients, ":8080" if empty
+//	TLS_CERT         file of the certificate, with its intermediates, as PEM; without it there is no TLS
+//	TLS_KEY          file of its key
+//	METRICS_ADDR     address of the metrics and of /debug, "127.0.0.1:6060" if empty
+//	METRICS_TOKEN    a token that requests to METRICS_ADDR must have, as "Authorization: Bearer TOKEN"; if empty, only this machine is admitted
+//	TRUSTED_PROXIES  address ranges of the proxies that append a client's address to X-Forwarded-For, such as "10.0.0.0/8,192.0.2.1/32"; if empty,
+//	                 all clients of a proxy share its rate limit, and its address in the log
+//	REDIS_URL        such as redis://localhost:6379/0; without it this instance shares nothing
+//	GOMEMLIMIT       memory from which the limits are computed, 1 GiB if empty
 //
 // On SIGTERM the program drains and ends. On SIGUSR2 it replaces itself with a new process of its executable. On SIGHUP it reloads the certificate.
 package main
@@ -17,12 +19,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -80,7 +85,7 @@ func run(ctx context.Context, env func(string) string, drain time.Duration) (err
 	}
 	probes := health.New()
 	registry := client.NewRegistry()
-	handler, end, err := newHandler(env("REDIS_URL"), probes, registry)
+	handler, end, err := newHandler(env("REDIS_URL"), env("TRUSTED_PROXIES"), probes, registry)
 	if err != nil {
 		return err
 	}
@@ -172,11 +177,19 @@ func reloads(server *filo.Server, cert, key string, registry *client.Registry) (
 }
 
 // newHandler returns the application, and a function to call when the server has ended.
-func newHandler(redisURL string, probes *health.Health, registry *client.Registry) (filo.Handler, func() error, error) {
+func newHandler(redisURL, proxies string, probes *health.Health, registry *client.Registry) (filo.Handler, func() error, error) {
 	r := router.New()
 	r.GET("/livez", probes.Live).Inline()
 	r.GET("/readyz", probes.Ready).Inline()
-	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}), middleware.RequestID(), middleware.AccessLog(), middleware.Recover())
+	r.Use(prometheus.Middleware(prometheus.Options{Registerer: registry}), middleware.RequestID())
+	if proxies != "" {
+		trusted, err := parsePrefixes(proxies)
+		if err != nil {
+			return nil, nil, fmt.Errorf("TRUSTED_PROXIES: %w", err)
+		}
+		r.Use(middleware.RealIP(middleware.RealIPOptions{TrustedProxies: trusted}))
+	}
+	r.Use(middleware.AccessLog(), middleware.Recover())
 	limits := ratelimit.Options{}
 	end := func() error { return nil }
 	if redisURL != "" {
@@ -194,4 +207,16 @@ func newHandler(redisURL string, probes *health.Health, registry *client.Registr
 	}
 	r.GET("/{$}", func(c *filo.Ctx) error { return c.Text(200, "it works\n") }, ratelimit.New(600, time.Minute, limits))
 	return r.Serve, end, nil
+}
+
+// parsePrefixes returns the address ranges in a list with commas.
+func parsePrefixes(list string) (prefixes []netip.Prefix, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
 }

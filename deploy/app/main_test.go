@@ -15,7 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/filohttp/filo/health"
 	"github.com/filohttp/filo/internal/filotest"
+	"github.com/filohttp/filo/servertest"
 )
 
 // patience is how long a test waits for anything.
@@ -107,6 +111,28 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// Behind a proxy in TRUSTED_PROXIES, each client has a rate limit of its own. Other clients can't choose whose rate limit they use.
+func TestTrustedProxies(t *testing.T) {
+	handler, end, err := newHandler("", "10.0.0.0/8, 192.0.2.1/32", health.New(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	s := servertest.New(t, handler)
+	for i, test := range []struct{ peer, client, left string }{
+		{"10.1.2.3", "203.0.113.1", "599"},
+		{"10.1.2.3", "203.0.113.2", "599"},
+		{"192.0.2.1", "203.0.113.2", "598"},
+		{"198.51.100.1", "203.0.113.3", "599"},
+		{"198.51.100.1", "203.0.113.4", "598"},
+	} {
+		got := s.DoFrom(t, &net.TCPAddr{IP: net.ParseIP(test.peer), Port: 1}, "GET /", "X-Forwarded-For: "+test.client)
+		if limit := got.Header.Get("RateLimit"); got.Status != 200 || !strings.Contains(limit, ";r="+test.left) {
+			t.Errorf("request %d: %d, RateLimit %s, want %s left", i, got.Status, limit, test.left)
+		}
+	}
+}
+
 // unseen lists metrics that appear only after their first event, while requests run, or if there is a hub or a certificate.
 var unseen = map[string]bool{
 	"filo_requests_running": true, "filo_requests_running_oldest_seconds": true,
@@ -118,6 +144,7 @@ var unseen = map[string]bool{
 func TestBadSettings(t *testing.T) {
 	for want, settings := range map[string]map[string]string{
 		"redis":    {"REDIS_URL": "http://localhost"},
+		"TRUSTED":  {"TRUSTED_PROXIES": "10.0.0.0/8, everybody"},
 		"address":  {"METRICS_ADDR": "nowhere"},
 		"address ": {"METRICS_ADDR": "127.0.0.1:0", "ADDR": "nowhere"},
 	} {

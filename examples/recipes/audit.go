@@ -26,13 +26,16 @@ func Audit(logger *slog.Logger, user func(c *filo.Ctx) string) filo.Middleware {
 				}
 				request = beginning(body)
 			}
-			err := next(c)
-			var answer string
+			status, answer := 500, "" // what is recorded if next panics
+			defer func() {
+				// The record has the route's pattern, such as "PUT /users/{id}", and not the path, which may contain personal data.
+				logger.InfoContext(c.Context(), "audit", "user", user(c), "route", c.Route(), "status", status, "request", request, "response", answer)
+			}()
+			err := c.RenderError(next(c)) // so that an error has its status and its body
+			status = c.Status()
 			if body, whole := c.Response.WholeBody(); whole && isJSON(c.Response.Header.Get("Content-Type")) {
 				answer = beginning(body)
 			}
-			// The record has the route's pattern, such as "PUT /users/{id}", and not the path, which may contain personal data.
-			logger.InfoContext(c.Context(), "audit", "user", user(c), "route", c.Route(), "status", c.Status(), "request", request, "response", answer)
 			return err
 		}
 	}

@@ -145,6 +145,31 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// Audit records refusals, failures and panics with the statuses that the clients get.
+func TestAuditOfFailures(t *testing.T) {
+	var log bytes.Buffer
+	r := router.New()
+	r.Use(Audit(slog.New(slog.NewJSONHandler(&log, nil)), func(*filo.Ctx) string { return "ada" }))
+	r.PUT("/refused", func(*filo.Ctx) error { return filo.Error(403, "no") })
+	r.PUT("/failed", func(*filo.Ctx) error { return errors.New("secret") })
+	r.PUT("/panic", func(*filo.Ctx) error { panic("a panic") })
+	s := servertest.NewServer(t, &filo.Server{Handler: r.Serve, Logger: slog.New(slog.DiscardHandler)})
+	for path, want := range map[string]int{"/refused": 403, "/failed": 500, "/panic": 500} {
+		log.Reset()
+		got := s.DoBody(t, "PUT "+path, "{}", "Content-Type: application/json", "Accept: application/json")
+		var record struct {
+			Status            int
+			Request, Response string
+		}
+		if err := json.Unmarshal(log.Bytes(), &record); err != nil {
+			t.Errorf("%s: %v in %q", path, err, log.Bytes())
+		}
+		if got.Status != want || record.Status != want || record.Request != "{}" || path != "/panic" && record.Response != got.Body {
+			t.Errorf("%s: the client got %d %q, the record is %s", path, got.Status, got.Body, log.Bytes())
+		}
+	}
+}
+
 func TestPages(t *testing.T) {
 	s := servertest.New(t, func(c *filo.Ctx) error {
 		page, err := PageOf(c)

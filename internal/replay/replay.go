@@ -86,10 +86,12 @@ func (r *Answer) Give(c *filo.Ctx) {
 	c.Response.SetBodyNoCopy(r.body)
 }
 
-// Restore resets the response's fields to outer, the fields that were there before.
+// Restore resets the response's fields to outer, the fields that were there before, and drops its trailer, which belongs to the body that
+// another answer replaces.
 func Restore(c *filo.Ctx, outer []Field) {
 	h := &c.Response.Header
 	h.Reset()
+	c.Response.Trailer.Reset()
 	for _, f := range outer {
 		h.Add(f.name, f.value)
 	}

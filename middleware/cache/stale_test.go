@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -167,7 +168,7 @@ func TestServesStale(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var mu sync.Mutex
 				calls, hold := 0, make(chan struct{})
-				s := servertest.New(t, cache.New(in(cache.Options{}))(func(c *filo.Ctx) error {
+				s := servertest.New(t, mwtest.Wrap(func(c *filo.Ctx) error {
 					mu.Lock()
 					calls++
 					first := calls == 1
@@ -178,11 +179,21 @@ func TestServesStale(t *testing.T) {
 					}
 					<-hold
 					c.Response.Header.Set("Failing", "yes")
+					c.Response.Trailer.Set("Failing", "yes")
+					io.WriteString(c.Stream(), failing)
 					if test.status == 0 {
 						return errors.New("failed")
 					}
 					return c.Text(test.status, failing)
-				}))
+				}, func(next filo.Handler) filo.Handler {
+					return func(c *filo.Ctx) error {
+						err := next(c)
+						if c.Response.Trailer.Len() > 0 {
+							c.Response.Header.Set("Failing", "in the trailer")
+						}
+						return err
+					}
+				}, cache.New(in(cache.Options{}))))
 				s.Do(t, "GET /")
 				time.Sleep(test.after)
 				answers := make(chan servertest.Answer, 2)

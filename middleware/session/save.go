@@ -29,6 +29,9 @@ func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 		return s.saveRenewed(c, now)
 	}
 	if s.id == "" {
+		if superseded, err := s.superseded(c, now); err != nil || superseded {
+			return err
+		}
 		s.id = rand.Text()
 	}
 	s.content.Renewed = s.content.Renewed || s.renewed
@@ -51,6 +54,19 @@ func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 		}
 	}
 	return errBusy
+}
+
+// superseded reports whether the client sent the old id of a renewed session that still lives. The cookie of a new session would then replace
+// the cookie that another answer, such as that to a login, brings to the client. So the new session is saved only if this request renews it.
+func (s *Session) superseded(c *filo.Ctx, now time.Time) (bool, error) {
+	if s.moved == "" || s.renewed {
+		return false, nil
+	}
+	record, err := s.manager.Store.Load(c, s.moved)
+	if err != nil {
+		return false, fmt.Errorf("loading a session: %w", err)
+	}
+	return s.manager.alive(c, record, now)
 }
 
 // encodeRecord returns the content in the form that a store keeps.

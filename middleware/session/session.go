@@ -90,8 +90,10 @@ type Record struct {
 // an event stream or a WebSocket. Changes after that are saved only in a Store, and only if the client already has the session's id. The
 // same holds for changes before a Ctx.Hijack, which sends no head. Changes that can't be saved are logged. Nothing is saved when the
 // handler panics. Simultaneous requests of one session each have a copy of the values. Saving merges the keys that each request has set
-// and deleted. Once a request has destroyed the session, no other request brings it back, not even one that renews it. (For sessions in
-// cookies, the last answer wins.)
+// and deleted. Once a request has destroyed the session, no other request brings it back, not even one that renews it. A request that comes
+// with the session's old id up to five minutes after a Renew has an empty session. It is saved only if the request calls Renew or Destroy, or
+// if the renewed session has ended. So a request that was under way during a login doesn't replace the new cookie. (For sessions in cookies,
+// the last answer wins.)
 //
 // Put it inside of RealIP and AccessLog, and in front of everything that uses the session. New panics if neither a Store nor Keys
 // are given, or if the options make a cookie that browsers refuse.

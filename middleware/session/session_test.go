@@ -481,6 +481,40 @@ func TestEndedByOldCookie(t *testing.T) {
 	}
 }
 
+// While a renewed session lives, a request that still has the old id can't replace the renewed session's cookie by the cookie of a new
+// session, unless the request renews or destroys its session.
+func TestOldIDKeepsCookie(t *testing.T) {
+	for path, sets := range map[string]bool{"/set/b/2": false, "/stream": false, "/login/eve": true, "/destroyset": true} {
+		begun, goOn := make(chan struct{}), make(chan struct{})
+		b := &browser{t: t}
+		b.s = servertest.New(t, session.New(session.Options{Store: new(session.Memory)})(func(c *filo.Ctx) error {
+			if c.Request.Header.Has("Late") {
+				close(begun)
+				<-goOn
+			}
+			return sessionHandler(c)
+		}))
+		b.get("/set/a/1")
+		late := b.s.Dial(t)
+		io.WriteString(late, servertest.Request("GET "+path, "", "Cookie: "+b.cookie, "Late: yes", "Connection: close"))
+		<-begun
+		old := *b
+		b.get("/login/ann")
+		close(goOn)
+		raw, err := io.ReadAll(late)
+		if err != nil || !strings.Contains(string(raw), " 200 ") || strings.Contains(string(raw), "Set-Cookie:") != sets {
+			t.Errorf("%s: %q, %v, want a cookie: %t", path, raw, err, sets)
+		}
+		if got := b.get("/get/user"); !sets && got.Body != "annfalse" {
+			t.Errorf("%s: the renewed session: %v", path, got)
+		}
+		b.get("/destroy")
+		if old.get("/set/b/2"); old.set == "" {
+			t.Errorf("%s: no new session after the end of the renewed one", path)
+		}
+	}
+}
+
 // forgetful is a store in memory. A test can make it drop the record that was loaded last, as if there were no room left.
 type forgetful struct {
 	session.Memory
