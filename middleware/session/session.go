@@ -81,6 +81,10 @@ type Record struct {
 	Renewed bool
 	// Expires is when the record expires.
 	Expires time.Time
+	// Unknown is set only by Load, in a record of version 0: the error because of which the store doesn't know whether there is a record. The
+	// request is served as if its client had sent no session. Only what would need the record fails with the error, such as Session.Destroy:
+	// a logout must not seem to have succeeded.
+	Unknown error
 }
 
 // New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get returns the
@@ -184,10 +188,12 @@ type Session struct {
 	cleared   bool
 	renewed   bool // the session gets a new id, and the old one becomes useless
 	destroyed bool
-	another   bool   // replaces the session that the client sent, which is destroyed
-	moved     string // the key of the renewed session whose old id the client sent: Destroy destroys it
-	stale     bool   // save the session although nothing was changed
-	over      bool   // the handler has panicked: nothing is saved any more
+	another   bool // replaces the session that the client sent, which is destroyed
+	// moved is the key of a session that the request doesn't see, but that Destroy destroys: a renewed session whose old id the client sent,
+	// or the session that the Store couldn't load.
+	moved string
+	stale bool // save the session although nothing was changed
+	over  bool // the handler has panicked: nothing is saved any more
 }
 
 // contents is the stored form of a session.
@@ -323,6 +329,9 @@ func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	}
 	if !s.read(now) {
 		s.moved = contentOf(s.record).Next
+		if s.record.Unknown != nil {
+			s.moved = storedID(s.id)
+		}
 		s.id, s.record, s.stale = "", Record{}, false
 		s.content = contents{Created: now.Unix()}
 	}
