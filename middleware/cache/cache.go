@@ -379,16 +379,16 @@ func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry
 	if !ok || found.vary == nil {
 		return at, found, ok, err
 	}
-	at.full = found.vary.appendKey(at.key, c)
+	at.full = found.vary.appendKey(at.key, &c.Request.Header)
 	found, ok, err = m.get(c, at.full, now)
 	return at, found, ok, err
 }
 
-func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
+func (v *varyRule) appendKey(key []byte, h *filo.Header) []byte {
 	key = append(key, ' ')
 	key = binary.AppendUvarint(key, v.number)
 	for _, name := range v.names {
-		key = append(appendSelecting(key, &c.Request.Header, name), 0)
+		key = append(appendSelecting(key, h, name), 0)
 	}
 	return shortKey(key)
 }
@@ -510,7 +510,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	kept = (err == nil || c.ErrorRendered()) && m.keep(c, f, at.query, outer)
 	switch now := time.Now(); {
 	case c.Committed():
-	case failed(c, err) && old.staleFor(now, old.ifError) && m.wants(&c.Request.Header, &old, now) && m.current(c, f):
+	case failed(c, err) && old.staleFor(now, old.ifError) && m.wants(f.sent, &old, now) && m.current(c, f):
 		replay.Restore(c, outer)
 		return m.answer(c, next, &old, now)
 	case err == nil:
@@ -579,7 +579,7 @@ func (m *cache) pass(key string) {
 func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
-	by, ok := m.terms(c, now)
+	by, ok := m.terms(c, f.sent, now)
 	if !ok {
 		return false
 	}
@@ -641,7 +641,7 @@ func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *ent
 		if rule, ok = m.rule(c, string(key), names, e); !ok {
 			return nil, false
 		}
-		key = rule.appendKey(key, c)
+		key = rule.appendKey(key, f.sent)
 	}
 	return key, true
 }
@@ -669,12 +669,12 @@ func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *v
 
 // lifetime returns how long the response is fresh, from the time when it was made, or 0 if it must always be validated. It also reports
 // whether the response may be stored (RFC 9111, sections 3 and 4.2.1).
-func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Duration, bool) {
+func (m *cache) lifetime(c *filo.Ctx, sent *filo.Header, says directives, now time.Time) (time.Duration, bool) {
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
 		return 0, false // other clients' requests may succeed, whatever lifetime the handler had set
-	case status >= 300 && conditional(&c.Request.Header):
+	case status >= 300 && conditional(sent):
 		return 0, false // the response may be the answer to a precondition
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
@@ -688,7 +688,7 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 		return 0, false
 	}
 	switch {
-	case c.Request.Header.Has("Authorization") && !says.mayAnswerAuthorized():
+	case sent.Has("Authorization") && !says.mayAnswerAuthorized():
 		return 0, false
 	case says.has("no-cache"):
 		return 0, true
