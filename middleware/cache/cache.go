@@ -481,16 +481,17 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 }
 
 // fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, and after a panic, it keeps a note that the
-// response wasn't kept. The arguments at and old are results of find. If old has a response, the handler is asked to validate it. If the
-// handler fails, old's response is served, provided it allows that.
+// response wasn't kept, unless that may be due to the request. The arguments at and old are results of find. If old has a response, the
+// handler is asked to validate it. If the handler fails, old's response is served, provided it allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)
 	}
-	f, kept := m.begin(c, string(at.target)), false
+	f, kept, unfit := m.begin(c, string(at.target)), false, special(c)
 	defer func() {
-		// No note is kept if the target's answers have been removed since the request began, since the next answer may be storable.
-		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
+		// No note is kept if the target's answers have been removed since the request began, since the next answer may be storable. Nor is one
+		// kept for a request whose own fields made its answer unfit for others.
+		if !kept && !unfit && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
 		m.generations.end(f.key, f.generation)
