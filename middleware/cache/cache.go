@@ -217,7 +217,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if m.hasRange(c) {
 			return next(c)
 		}
-		if caching.HasDirective(h, "only-if-cached") {
+		if !m.IgnoreRequestDirectives && caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
 		// Requests don't wait for a request whose answer may be for its client alone. Nor do they wait if the next answer probably can't be
