@@ -49,6 +49,9 @@ func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 		if err != nil || gone {
 			return err
 		}
+		if !s.altered() && !s.stale { // the other request has renewed the expiry
+			return s.setCookieValue(c, s.id, time.Unix(s.content.Expires, 0), now)
+		}
 	}
 	return errBusy
 }
@@ -205,6 +208,7 @@ func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	if record.Version == 0 && visitor {
 		return false, nil
 	}
+	s.stale = false
 	if !s.read(now) {
 		return true, nil
 	}

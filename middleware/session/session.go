@@ -373,19 +373,24 @@ const unsavedMessage = "saving a session failed"
 
 // unsaved reports whether save has anything to do.
 func (s *Session) unsaved() bool {
-	known := s.record.Version > 0
 	switch {
 	case s.over:
 		return false
 	case s.destroyed:
-		return known || s.moved != ""
+		return s.record.Version > 0 || s.moved != ""
 	}
-	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
+	return s.altered() || s.stale
+}
+
+// altered reports whether a session that isn't destroyed has changes, other than of its expiry.
+func (s *Session) altered() bool {
+	return len(s.changed) > 0 || s.record.Version > 0 && (s.renewed || s.cleared)
 }
 
 // save writes the request's changes to the store, and sets the cookie if the cookie must change. The session doesn't store a Ctx, so the
 // caller passes one: an adaptor may have run the handler with another Ctx that has ended by now.
 func (s *Session) save(c *filo.Ctx) (err error) {
+	altered := s.altered()
 	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
 	case !s.unsaved():
@@ -401,6 +406,10 @@ func (s *Session) save(c *filo.Ctx) (err error) {
 	}
 	clear(s.changed)
 	s.cleared, s.renewed, s.another, s.stale = false, false, false, false
+	if !altered { // the answer doesn't depend on how long the session lives
+		storelog.Failure(c, "renewing the expiry of a session failed", err)
+		return nil
+	}
 	return err
 }
 
