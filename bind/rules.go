@@ -19,6 +19,8 @@ type rules struct {
 	least  *listRule
 	most   *listRule
 	unique bool
+	// numeric says that the field's type decodes itself from a text that may be a number: json.Number, big.Int, a decimal.
+	numeric bool
 }
 
 // scalarRule is a rule about a string, or about a number: the function for the other kind is nil.
@@ -49,7 +51,16 @@ func numberOf(text string) (n number, ok bool) {
 		return number{float64(integer), integer, true}, true
 	}
 	n.float, err = strconv.ParseFloat(text, 64)
-	return n, err == nil
+	return n, err == nil || math.IsInf(n.float, 0) // a number that is too large for a float64 counts as infinite
+}
+
+// takesNumberAsText reports whether t, or the element of a list t, decodes itself from texts that may be numbers.
+func takesNumberAsText(t reflect.Type) bool {
+	for (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) && !reflect.PointerTo(t).Implements(textType) {
+		t = t.Elem()
+	}
+	pointer := reflect.PointerTo(t)
+	return t == reflect.TypeFor[json.Number]() || pointer.Implements(textType) || pointer.Implements(unmarshalerType)
 }
 
 // compare returns -1, 0 or 1.
@@ -73,7 +84,7 @@ func (n number) isMultipleOf(other number) bool {
 
 // rulesOf returns a field's rules, nil if it has none. An error is a programming mistake.
 func rulesOf(f reflect.StructField) (*rules, error) {
-	var r rules
+	r := rules{numeric: takesNumberAsText(f.Type)}
 	for _, each := range [...]struct {
 		tag, words string
 		allows     func(n, limit number) bool
@@ -86,7 +97,7 @@ func rulesOf(f reflect.StructField) (*rules, error) {
 	} {
 		if text := f.Tag.Get(each.tag); text != "" {
 			limit, ok := numberOf(text)
-			if !ok || each.tag == "multipleOf" && limit.float <= 0 {
+			if !ok || math.IsInf(limit.float, 0) || each.tag == "multipleOf" && limit.float <= 0 {
 				return nil, mistakenRule(each.tag, text)
 			}
 			r.scalar = append(r.scalar, scalarRule{flaw: ruleFlaw(each.tag, each.words+text, json.Number(text)),
@@ -171,12 +182,13 @@ func mistakenRule(tag, text string) error {
 // ofText returns the flaw for the first rule that a string, or a number, breaks.
 func (r *rules) ofText(text string, isNumber bool) flaw {
 	n, ok := number{}, false
-	if isNumber {
+	if isNumber || r.numeric {
 		n, ok = numberOf(text)
 	}
 	for i := range r.scalar {
 		rule := &r.scalar[i]
-		if isNumber && ok && rule.number != nil && !rule.number(n) || !isNumber && rule.text != nil && !rule.text(text) {
+		asNumber := ok && rule.number != nil && (isNumber || rule.text == nil)
+		if asNumber && !rule.number(n) || !isNumber && rule.text != nil && !rule.text(text) {
 			return rule.flaw
 		}
 	}

@@ -3,6 +3,7 @@ package redisfilo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/filohttp/filo"
@@ -26,8 +27,11 @@ func (a *answers) Get(c *filo.Ctx, key string) (value []byte, err error) {
 		value, err = a.client.Get(ctx, a.key("cache", key)).Bytes()
 		return err
 	})
-	if errors.Is(err, redis.Nil) || a.when.open(err) {
+	switch {
+	case errors.Is(err, redis.Nil):
 		return nil, nil
+	case a.when.open(err):
+		return nil, fmt.Errorf("%w: %w", cache.ErrUnknown, err)
 	}
 	return value, err
 }

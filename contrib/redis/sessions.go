@@ -13,7 +13,7 @@ import (
 )
 
 // Sessions returns a session.Store. With Open, a request whose session can't be loaded is served as if it came from a visitor without a
-// session. Failing to save a session is always an error, since a logout must not seem to have succeeded when it hasn't.
+// session. Failing to save a changed session, or to end one, is always an error, since a logout must not seem to have succeeded when it hasn't.
 func (r *Redis) Sessions(when WhenDown) session.Store {
 	return &sessions{r.store("sessions", reading, writing), when}
 }
@@ -34,8 +34,10 @@ func (s *sessions) Load(c *filo.Ctx, id string) (record session.Record, err erro
 		return err
 	})
 	switch {
-	case errors.Is(err, redis.Nil), s.when.open(err):
+	case errors.Is(err, redis.Nil):
 		return session.Record{}, nil
+	case s.when.open(err):
+		return session.Record{Unknown: err}, nil
 	case err != nil:
 		return session.Record{}, err
 	case len(value) < sessionHead:

@@ -281,6 +281,11 @@ func TestRedisKilled(t *testing.T) {
 					}
 				}
 			}
+			within(t, func(c *filo.Ctx) {
+				if record, err := r.Sessions(when).Load(c, "x"); errors.Is(err, redisfilo.ErrDown) == errors.Is(record.Unknown, redisfilo.ErrDown) {
+					t.Errorf("without Redis: Load returned %v, and a record with %v", err, record.Unknown)
+				}
+			})
 			if down := log.count("level=ERROR"); down != 1 || log.count("Redis doesn't answer") == 0 {
 				t.Errorf("there are %d records of errors:\n%s", down, &log.text)
 			}

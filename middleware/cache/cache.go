@@ -37,7 +37,7 @@ var check = setup.Checker("cache")
 // Options configures New. The zero value stores only answers that state their own lifetime.
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. If Get fails, the request fails
-	// with its error. A failure to store or remove an answer is logged, unless the error wraps filo.ErrBusy. A lookup calls Get once, and once
+	// with its error, unless the error wraps ErrUnknown. A failure to store or remove an answer is logged, unless the error wraps filo.ErrBusy. A lookup calls Get once, and once
 	// more if the answers vary. If the handler's answer may be stored, the request calls Get up to four more times: three times to look for
 	// the mark that a removal of the target's answers leaves for 5 minutes, and once for the names of the fields by which the answers vary.
 	// For a QUERY, the lookup and the storing each call Get once more. A request that has waited for another request repeats its lookup.
@@ -217,7 +217,7 @@ func (m *cache) serve(c *filo.Ctx, next filo.Handler) error {
 		if m.hasRange(c) {
 			return next(c)
 		}
-		if caching.HasDirective(h, "only-if-cached") {
+		if !m.IgnoreRequestDirectives && caching.HasDirective(h, "only-if-cached") {
 			return errOnlyIfCached
 		}
 		// Requests don't wait for a request whose answer may be for its client alone. Nor do they wait if the next answer probably can't be
@@ -379,16 +379,16 @@ func (m *cache) find(c *filo.Ctx, at place, now time.Time) (_ place, found entry
 	if !ok || found.vary == nil {
 		return at, found, ok, err
 	}
-	at.full = found.vary.appendKey(at.key, c)
+	at.full = found.vary.appendKey(at.key, &c.Request.Header)
 	found, ok, err = m.get(c, at.full, now)
 	return at, found, ok, err
 }
 
-func (v *varyRule) appendKey(key []byte, c *filo.Ctx) []byte {
+func (v *varyRule) appendKey(key []byte, h *filo.Header) []byte {
 	key = append(key, ' ')
 	key = binary.AppendUvarint(key, v.number)
 	for _, name := range v.names {
-		key = append(appendSelecting(key, &c.Request.Header, name), 0)
+		key = append(appendSelecting(key, h, name), 0)
 	}
 	return shortKey(key)
 }
@@ -481,16 +481,17 @@ func (e *entry) inRange(c *filo.Ctx) bool {
 }
 
 // fetch lets the handler make the response, and keeps the response if it may be kept. Otherwise, and after a panic, it keeps a note that the
-// response wasn't kept. The arguments at and old are results of find. If old has a response, the handler is asked to validate it. If the
-// handler fails, old's response is served, provided it allows that.
+// response wasn't kept, unless that may be due to the request. The arguments at and old are results of find. If old has a response, the
+// handler is asked to validate it. If the handler fails, old's response is served, provided it allows that.
 func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error {
 	if string(c.Request.MethodBytes()) == "HEAD" {
 		return next(c)
 	}
-	f, kept := m.begin(c, string(at.target)), false
+	f, kept, unfit := m.begin(c, string(at.target)), false, special(c)
 	defer func() {
-		// No note is kept if the target's answers have been removed since the request began, since the next answer may be storable.
-		if !kept && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
+		// No note is kept if the target's answers have been removed since the request began, since the next answer may be storable. Nor is one
+		// kept for a request whose own fields made its answer unfit for others.
+		if !kept && !unfit && !old.lasts(time.Now()) && m.generations.within(f.generation, func() {}) {
 			m.pass(string(at.full))
 		}
 		m.generations.end(f.key, f.generation)
@@ -510,7 +511,7 @@ func (m *cache) fetch(c *filo.Ctx, next filo.Handler, at place, old entry) error
 	kept = (err == nil || c.ErrorRendered()) && m.keep(c, f, at.query, outer)
 	switch now := time.Now(); {
 	case c.Committed():
-	case failed(c, err) && old.staleFor(now, old.ifError) && m.wants(&c.Request.Header, &old, now) && m.current(c, f):
+	case failed(c, err) && old.staleFor(now, old.ifError) && m.wants(f.sent, &old, now) && m.current(c, f):
 		replay.Restore(c, outer)
 		return m.answer(c, next, &old, now)
 	case err == nil:
@@ -579,7 +580,7 @@ func (m *cache) pass(key string) {
 func (m *cache) keep(c *filo.Ctx, f *fetching, q *query, outer []replay.Field) bool {
 	now := time.Now()
 	entry := entry{stored: now}
-	by, ok := m.terms(c, now)
+	by, ok := m.terms(c, f.sent, now)
 	if !ok {
 		return false
 	}
@@ -641,7 +642,7 @@ func (m *cache) ruled(c *filo.Ctx, f *fetching, q *query, names []string, e *ent
 		if rule, ok = m.rule(c, string(key), names, e); !ok {
 			return nil, false
 		}
-		key = rule.appendKey(key, c)
+		key = rule.appendKey(key, f.sent)
 	}
 	return key, true
 }
@@ -669,12 +670,12 @@ func (m *cache) rule(c *filo.Ctx, key string, names []string, e *entry) (rule *v
 
 // lifetime returns how long the response is fresh, from the time when it was made, or 0 if it must always be validated. It also reports
 // whether the response may be stored (RFC 9111, sections 3 and 4.2.1).
-func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Duration, bool) {
+func (m *cache) lifetime(c *filo.Ctx, sent *filo.Header, says directives, now time.Time) (time.Duration, bool) {
 	h, status := &c.Response.Header, c.Status()
 	switch {
 	case status >= 400 && !keptByDefault(status):
 		return 0, false // other clients' requests may succeed, whatever lifetime the handler had set
-	case status >= 300 && conditional(&c.Request.Header):
+	case status >= 300 && conditional(sent):
 		return 0, false // the response may be the answer to a precondition
 	case status == 206, status == 304, h.Has("Content-Range"), h.Has("Set-Cookie"), caching.HasToken(h, "Vary", "*"):
 		return 0, false
@@ -688,7 +689,7 @@ func (m *cache) lifetime(c *filo.Ctx, says directives, now time.Time) (time.Dura
 		return 0, false
 	}
 	switch {
-	case c.Request.Header.Has("Authorization") && !says.mayAnswerAuthorized():
+	case sent.Has("Authorization") && !says.mayAnswerAuthorized():
 		return 0, false
 	case says.has("no-cache"):
 		return 0, true

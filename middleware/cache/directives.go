@@ -21,21 +21,21 @@ type terms struct {
 	shared, cookies           bool
 }
 
-// terms returns the response's terms, and whether the response may be stored. A targeted field replaces Cache-Control, except in private
+// terms returns the response's terms, and whether the response may be stored as the answer to a request with the fields sent. A targeted field replaces Cache-Control, except in private
 // answers and failures. There it can only forbid what Cache-Control allows, because middleware uses Cache-Control to make an answer private,
 // and to forbid storing an error.
-func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
+func (m *cache) terms(c *filo.Ctx, sent *filo.Header, now time.Time) (terms, bool) {
 	h := &c.Response.Header
 	all := directives{header: h}
 	own, ok := m.targeted(h)
 	switch {
 	case !ok:
-		return m.termsOf(c, all, now)
+		return m.termsOf(c, sent, all, now)
 	case c.Status() < 400 && !caching.HasDirective(h, "private"):
-		return m.termsOf(c, own, now)
+		return m.termsOf(c, sent, own, now)
 	}
-	one, may := m.termsOf(c, all, now)
-	other, mayToo := m.termsOf(c, own, now)
+	one, may := m.termsOf(c, sent, all, now)
+	other, mayToo := m.termsOf(c, sent, own, now)
 	return terms{
 		min(one.lifetime, other.lifetime), min(one.whileRevalidated, other.whileRevalidated), min(one.ifError, other.ifError),
 		one.shared && other.shared, one.cookies && other.cookies,
@@ -43,8 +43,8 @@ func (m *cache) terms(c *filo.Ctx, now time.Time) (terms, bool) {
 }
 
 // termsOf returns the terms that these directives set.
-func (m *cache) termsOf(c *filo.Ctx, says directives, now time.Time) (t terms, ok bool) {
-	if t.lifetime, ok = m.lifetime(c, says, now); !ok {
+func (m *cache) termsOf(c *filo.Ctx, sent *filo.Header, says directives, now time.Time) (t terms, ok bool) {
+	if t.lifetime, ok = m.lifetime(c, sent, says, now); !ok {
 		return t, false
 	}
 	if !says.mustRevalidate() {
@@ -52,7 +52,7 @@ func (m *cache) termsOf(c *filo.Ctx, says directives, now time.Time) (t terms, o
 		t.ifError, _ = says.seconds("stale-if-error")
 	}
 	t.shared, t.cookies = says.mayAnswerAuthorized(), says.mayAnswerCookies()
-	return t, !c.Request.Header.Has("Cookie") || t.cookies
+	return t, !sent.Has("Cookie") || t.cookies
 }
 
 // targeted returns the directives of the first of TargetedFields that the response has in a valid form.

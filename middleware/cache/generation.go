@@ -75,10 +75,15 @@ type fetching struct {
 	generation *generation
 	mark       []byte // the mark in the Store when the request began; nil if there was none
 	marked     bool   // the Store has returned the mark, or that there is none
+	// sent has the request's fields as the lookup saw them: the middleware inside of the cache, or the handler, may change them.
+	sent *filo.Header
 }
 
 func (m *cache) begin(c *filo.Ctx, key string) *fetching {
-	f := &fetching{key: key, generation: m.generations.begin(key), marked: true}
+	f := &fetching{key: key, generation: m.generations.begin(key), marked: true, sent: new(filo.Header)}
+	for name, value := range c.Request.Header.All() {
+		f.sent.AddBytes(string(name), value)
+	}
 	if m.Store != nil {
 		var err error
 		f.mark, err = m.Store.Get(c, markKey(key))

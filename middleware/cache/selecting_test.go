@@ -3,7 +3,9 @@ package cache_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/mwtest"
 	"github.com/filohttp/filo/middleware/cache"
 	"github.com/filohttp/filo/servertest"
@@ -54,4 +56,42 @@ func TestSelectingFields(t *testing.T) {
 			t.Errorf("%s: %q and %q are the same: %t", test.name, test.first, test.second, got)
 		}
 	}
+}
+
+// An answer is stored for the fields that the client has sent, even if the handler changes them.
+func TestFieldsChangedInside(t *testing.T) {
+	eachStore(t, func(t *testing.T, in kind) {
+		for _, test := range []struct{ first, control, vary string }{
+			{"Authorization: ann", "max-age=60", ""},
+			{"Cookie: user=ann", "", ""},
+			{"X-Tenant: ann", "max-age=60", "X-Tenant"},
+			{"X-Tenant: ann", "max-age=60", "X-TENANT, Accept"},
+			{"If-None-Match: \"a\"", "max-age=60", ""},
+		} {
+			name, _, _ := strings.Cut(test.first, ":")
+			s := servertest.New(t, cache.New(in(cache.Options{TTL: time.Minute}))(func(c *filo.Ctx) error {
+				value := c.Request.Header.Get(name)
+				c.Request.Header.Del(name)
+				if test.control != "" {
+					c.Response.Header.Set("Cache-Control", test.control)
+				}
+				if test.vary != "" {
+					c.Response.Header.Set("Vary", test.vary)
+				}
+				if value == `"a"` {
+					return c.Redirect(301, "/for-ann")
+				}
+				return c.Text(200, "for "+value)
+			}))
+			s.Do(t, "GET /", test.first)
+			for range 2 {
+				if got := s.Do(t, "GET /"); got.Body != "for " {
+					t.Errorf("%s: another client gets %v", test.first, got)
+				}
+			}
+			if got := s.Do(t, "GET /", test.first); test.vary != "" && got.Header.Get("Age") == "" {
+				t.Errorf("%s: the stored answer isn't found: %v", test.first, got)
+			}
+		}
+	})
 }

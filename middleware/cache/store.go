@@ -2,6 +2,7 @@ package cache
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,13 +16,18 @@ import (
 // Store keeps answers, and can be shared by several servers. It may forget any answer. Many goroutines call its methods at once. A method that
 // waits for something must use the request's Context.
 type Store interface {
-	// Get returns the value stored under the key, or nil if there is none or it has expired. The cache never modifies the value.
+	// Get returns the value stored under the key, or nil if there is none or it has expired. The cache never modifies the value. If the error
+	// wraps ErrUnknown, the request is passed to its handler.
 	Get(c *filo.Ctx, key string) ([]byte, error)
 	// Put stores a value, which is borrowed, until it expires.
 	Put(c *filo.Ctx, key string, value []byte, expires time.Time) error
 	// Remove removes the value stored under the key, if there is one.
 	Remove(c *filo.Ctx, key string) error
 }
+
+// ErrUnknown is wrapped by errors of Store.Get that mustn't fail the request, because the store doesn't know whether there is a value. A nil value
+// instead would say that nobody has removed the target's answers.
+var ErrUnknown = errors.New("cache: the store doesn't know whether there is a value")
 
 // The kinds of entries in a Store, and the flags of a response. A value has these parts: the kind; the number or the flags; the times at
 // which the entry was stored, expires and is dropped, in nanoseconds since 1970; its age; the two durations for which it may answer when it
@@ -99,6 +105,9 @@ func (m *cache) get(c *filo.Ctx, key []byte, now time.Time) (entry, bool, error)
 		return e, ok, nil
 	}
 	value, err := m.Store.Get(c, string(key))
+	if errors.Is(err, ErrUnknown) {
+		return entry{}, false, nil
+	}
 	if err != nil {
 		return entry{}, false, err
 	}

@@ -52,6 +52,9 @@ func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 		if err != nil || gone {
 			return err
 		}
+		if !s.altered() && !s.stale { // the other request has renewed the expiry
+			return s.setCookieValue(c, s.id, time.Unix(s.content.Expires, 0), now)
+		}
 	}
 	return errBusy
 }
@@ -134,8 +137,8 @@ func (m *manager) alive(c *filo.Ctx, record Record, now time.Time) (bool, error)
 			return content.Expires > now.Unix(), nil
 		}
 		var err error
-		if record, err = m.Store.Load(c, content.Next); err != nil {
-			return false, fmt.Errorf("loading a session: %w", err)
+		if record, err = m.load(c, content.Next); err != nil {
+			return false, err
 		}
 	}
 	return false, nil
@@ -175,7 +178,7 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 				return nil
 			}
 		}
-		record, err := m.Store.Load(c, stored)
+		record, err := m.load(c, stored)
 		if err != nil || record.Version == 0 {
 			return err
 		}
@@ -185,6 +188,18 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 		}
 	}
 	return errBusy
+}
+
+// load returns a stored record, for a request that can't go on without it: Record.Unknown counts as an error.
+func (m *manager) load(c *filo.Ctx, stored string) (Record, error) {
+	record, err := m.Store.Load(c, stored)
+	if err == nil {
+		err = record.Unknown
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("loading a session: %w", err)
+	}
+	return record, nil
 }
 
 // contentOf returns the content of a record, and empty content if the record holds none.
@@ -200,15 +215,16 @@ func contentOf(record Record) (content contents) {
 // values that the request has loaded or set. (A destroyed session leaves a mark in the store, a dropped one doesn't.)
 func (s *Session) merge(c *filo.Ctx, now time.Time) (gone bool, err error) {
 	mine := s.content.Values
-	record, err := s.manager.Store.Load(c, storedID(s.id))
+	record, err := s.manager.load(c, storedID(s.id))
 	if err != nil {
-		return false, fmt.Errorf("loading a session: %w", err)
+		return false, err
 	}
 	visitor := !contentOf(s.record).Renewed
 	s.record = record
 	if record.Version == 0 && visitor {
 		return false, nil
 	}
+	s.stale = false
 	if !s.read(now) {
 		return true, nil
 	}

@@ -81,6 +81,10 @@ type Record struct {
 	Renewed bool
 	// Expires is when the record expires.
 	Expires time.Time
+	// Unknown is set only by Load, in a record of version 0: the error because of which the store doesn't know whether there is a record. The
+	// request is served as if its client had sent no session. Only what would need the record fails with the error, such as Session.Destroy:
+	// a logout must not seem to have succeeded.
+	Unknown error
 }
 
 // New returns middleware that gives requests a session: values that are kept for a browser from one request to the next. Get returns the
@@ -186,10 +190,12 @@ type Session struct {
 	cleared   bool
 	renewed   bool // the session gets a new id, and the old one becomes useless
 	destroyed bool
-	another   bool   // replaces the session that the client sent, which is destroyed
-	moved     string // the key of the renewed session whose old id the client sent: Destroy destroys it
-	stale     bool   // save the session although nothing was changed
-	over      bool   // the handler has panicked: nothing is saved any more
+	another   bool // replaces the session that the client sent, which is destroyed
+	// moved is the key of a session that the request doesn't see, but that Destroy destroys: a renewed session whose old id the client sent,
+	// or the session that the Store couldn't load.
+	moved string
+	stale bool // save the session although nothing was changed
+	over  bool // the handler has panicked: nothing is saved any more
 }
 
 // contents is the stored form of a session.
@@ -325,6 +331,9 @@ func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	}
 	if !s.read(now) {
 		s.moved = contentOf(s.record).Next
+		if s.record.Unknown != nil {
+			s.moved = storedID(s.id)
+		}
 		s.id, s.record, s.stale = "", Record{}, false
 		s.content = contents{Created: now.Unix()}
 	}
@@ -366,19 +375,24 @@ const unsavedMessage = "saving a session failed"
 
 // unsaved reports whether save has anything to do.
 func (s *Session) unsaved() bool {
-	known := s.record.Version > 0
 	switch {
 	case s.over:
 		return false
 	case s.destroyed:
-		return known || s.moved != ""
+		return s.record.Version > 0 || s.moved != ""
 	}
-	return len(s.changed) > 0 || s.stale || known && (s.renewed || s.cleared)
+	return s.altered() || s.stale
+}
+
+// altered reports whether a session that isn't destroyed has changes, other than of its expiry.
+func (s *Session) altered() bool {
+	return len(s.changed) > 0 || s.record.Version > 0 && (s.renewed || s.cleared)
 }
 
 // save writes the request's changes to the store, and sets the cookie if the cookie must change. The session doesn't store a Ctx, so the
 // caller passes one: an adaptor may have run the handler with another Ctx that has ended by now.
 func (s *Session) save(c *filo.Ctx) (err error) {
+	altered := s.altered()
 	needsCookie := s.manager.sealer != nil || !s.destroyed && (s.id == "" || s.renewed || s.another)
 	switch {
 	case !s.unsaved():
@@ -394,6 +408,10 @@ func (s *Session) save(c *filo.Ctx) (err error) {
 	}
 	clear(s.changed)
 	s.cleared, s.renewed, s.another, s.stale = false, false, false, false
+	if !altered { // the answer doesn't depend on how long the session lives
+		storelog.Failure(c, "renewing the expiry of a session failed", err)
+		return nil
+	}
 	return err
 }
 
