@@ -61,15 +61,20 @@ func (s *Session) saveStore(c *filo.Ctx, now time.Time) error {
 
 // superseded reports whether the client sent the old id of a renewed session that still lives. The cookie of a new session would then replace
 // the cookie that another answer, such as that to a login, brings to the client. So the new session is saved only if this request renews it.
+// If the client sent the id of a session that lives, but couldn't be loaded, the changes are lost, and superseded returns an error.
 func (s *Session) superseded(c *filo.Ctx, now time.Time) (bool, error) {
 	if s.moved == "" || s.renewed {
 		return false, nil
 	}
-	record, err := s.manager.Store.Load(c, s.moved)
+	record, err := s.manager.load(c, s.moved)
 	if err != nil {
-		return false, fmt.Errorf("loading a session: %w", err)
+		return false, err
 	}
-	return s.manager.alive(c, record, now)
+	alive, err := s.manager.alive(c, record, now)
+	if alive && s.unknown != nil {
+		err = fmt.Errorf("loading a session: %w", s.unknown)
+	}
+	return alive, err
 }
 
 // encodeRecord returns the content in the form that a store keeps.

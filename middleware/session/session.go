@@ -193,9 +193,10 @@ type Session struct {
 	another   bool // replaces the session that the client sent, which is destroyed
 	// moved is the key of a session that the request doesn't see, but that Destroy destroys: a renewed session whose old id the client sent,
 	// or the session that the Store couldn't load.
-	moved string
-	stale bool // save the session although nothing was changed
-	over  bool // the handler has panicked: nothing is saved any more
+	moved   string
+	unknown error // Record.Unknown of the session that the client named
+	stale   bool  // save the session although nothing was changed
+	over    bool  // the handler has panicked: nothing is saved any more
 }
 
 // contents is the stored form of a session.
@@ -331,7 +332,7 @@ func (m *manager) open(c *filo.Ctx) (*Session, error) {
 	}
 	if !s.read(now) {
 		s.moved = contentOf(s.record).Next
-		if s.record.Unknown != nil {
+		if s.unknown = s.record.Unknown; s.unknown != nil {
 			s.moved = storedID(s.id)
 		}
 		s.id, s.record, s.stale = "", Record{}, false

@@ -24,7 +24,7 @@ func (s *openStore) Load(c *filo.Ctx, id string) (session.Record, error) {
 	return s.Memory.Load(c, id)
 }
 
-// A logout whose request couldn't load the session ends that session, or fails.
+// A logout whose request couldn't load the session ends that session, or fails. Another change fails, and replaces no session that lives.
 func TestEndOfUnknownSession(t *testing.T) {
 	for _, path := range []string{"/logout", "/another"} {
 		store := new(openStore)
@@ -39,6 +39,8 @@ func TestEndOfUnknownSession(t *testing.T) {
 				s.Set("user", "ann")
 			case "/logout":
 				s.Destroy()
+			case "/set":
+				s.Set("cart", "book")
 			case "/another":
 				s.Destroy()
 				s.Set("user", "bob")
@@ -58,6 +60,8 @@ func TestEndOfUnknownSession(t *testing.T) {
 		}{
 			{0, "/", 200, "user ann"},
 			{1, "/", 200, "user "},
+			{1, "/set", 500, ""},
+			{2, "/set", 500, ""},
 			{2, path, 500, ""},
 			{0, "/", 200, "user ann"},
 			{1, path, 200, ""},
