@@ -38,9 +38,10 @@ var check = setup.Checker("cache")
 type Options struct {
 	// Store keeps the answers, and can be shared by several servers. Nil means a store in memory of MaxBytes. If Get fails, the request fails
 	// with its error, unless the error wraps ErrUnknown. A failure to store or remove an answer is logged, unless the error wraps
-	// filo.ErrBusy. A lookup calls Get once, and once more if the answers vary. If the handler's answer may be stored, the request calls Get up to four more times: three times to look for
-	// the mark that a removal of the target's answers leaves for 5 minutes, and once for the names of the fields by which the answers vary.
-	// For a QUERY, the lookup and the storing each call Get once more. A request that has waited for another request repeats its lookup.
+	// filo.ErrBusy. A lookup calls Get once, and once more if the answers vary. If the handler's answer may be stored, the request calls Get
+	// up to four more times: three times to look for the mark that a removal of the target's answers leaves for 5 minutes, and once for the
+	// names of the fields by which the answers vary. For a QUERY, the lookup and the storing each call Get once more. A request that has
+	// waited for another request repeats its lookup.
 	Store Store
 	// MaxBytes is the memory for all responses together, 64 MB if 0. When it is full, the least recently used responses are removed,
 	// beginning with those that were never requested again.

@@ -22,8 +22,8 @@ type terms struct {
 }
 
 // terms returns the response's terms, and whether the response may be stored as the answer to a request with the fields sent. A targeted
-// field replaces Cache-Control, except in private answers and failures. There it can only forbid what Cache-Control allows, because middleware uses Cache-Control to make an answer private,
-// and to forbid storing an error.
+// field replaces Cache-Control, except in private answers and failures. There it can only forbid what Cache-Control allows, because
+// middleware uses Cache-Control to make an answer private, and to forbid storing an error.
 func (m *cache) terms(c *filo.Ctx, sent *filo.Header, now time.Time) (terms, bool) {
 	h := &c.Response.Header
 	all := directives{header: h}

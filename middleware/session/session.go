@@ -81,7 +81,7 @@ type Record struct {
 	Renewed bool
 	// Expires is when the record expires.
 	Expires time.Time
-	// Unknown is set only by Load, in a record of version 0: the error because of which the store doesn't know whether there is a record. The
+	// Unknown is set only by Load, in a record of version 0, if an error keeps the store from knowing whether there is a record. Then the
 	// request is served as if its client had sent no session. Only what would need the record fails with the error, such as Session.Destroy:
 	// a logout must not seem to have succeeded.
 	Unknown error
