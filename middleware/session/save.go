@@ -72,7 +72,7 @@ func (s *Session) superseded(c *filo.Ctx, now time.Time) (bool, error) {
 	}
 	alive, err := s.manager.alive(c, record, now)
 	if alive && s.unknown != nil {
-		err = fmt.Errorf("loading a session: %w", s.unknown)
+		err = unknown(c, s.unknown)
 	}
 	return alive, err
 }
@@ -198,13 +198,19 @@ func (s *Session) end(c *filo.Ctx, now time.Time) error {
 // load returns a stored record, for a request that can't go on without it: Record.Unknown counts as an error.
 func (m *manager) load(c *filo.Ctx, stored string) (Record, error) {
 	record, err := m.Store.Load(c, stored)
-	if err == nil {
-		err = record.Unknown
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Record{}, fmt.Errorf("loading a session: %w", err)
+	case record.Unknown != nil:
+		return Record{}, unknown(c, record.Unknown)
 	}
 	return record, nil
+}
+
+// unknown returns the error of a request that needs the record that the store couldn't load because of err. The client may try again soon.
+func unknown(c *filo.Ctx, err error) error {
+	c.Response.Header.Set("Retry-After", "1")
+	return fmt.Errorf("loading a session: %w", err)
 }
 
 // contentOf returns the content of a record, and empty content if the record holds none.
