@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/syntax"
 )
@@ -32,7 +33,14 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	r.ProtoMajor, r.ProtoMinor, _ = http.ParseHTTPVersion(r.Proto)
 	r.Header = newHeader(&in.Header)
 	r.ContentLength, r.Close, r.TLS = in.ContentLength(), in.Close(), c.TLS()
-	r.RemoteAddr = addressText(c.RemoteAddr())
+	remote := c.RemoteAddr()
+	r.RemoteAddr = addressText(remote)
+	if view := asked.ViewOf(c); view != nil {
+		r.Host = string(view.Host(c))
+		if client := view.Client(c); client.IsValid() {
+			r.RemoteAddr, e.proxy = netip.AddrPortFrom(client, 0).String(), remote
+		}
+	}
 	r.Body = http.NoBody
 	if r.ContentLength != 0 {
 		r.Body = &e.body

@@ -76,6 +76,9 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := newCarrier(w, r)
+	if e.sent != nil && r.RemoteAddr == e.sent.remote {
+		t.proxy = e.proxy
+	}
 	t.serve(e.server, func(c *filo.Ctx) error {
 		t.lendHeader(c)
 		e.lend(c)
