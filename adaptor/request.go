@@ -46,8 +46,10 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 		r.Body = &e.body
 		e.body.exchange = e
 	}
-	if r.ContentLength < 0 {
+	if r.ContentLength < 0 && r.ProtoMajor == 1 {
 		r.TransferEncoding = []string{"chunked"}
+	}
+	if r.ContentLength < 0 || r.ContentLength > 0 && r.ProtoMajor > 1 { // only HTTP/1.1 has no trailer behind a body of known length
 		if r.Trailer, err = announcedTrailer(r.Header, inside.MaxHeaderFields(c)); err != nil {
 			return nil, err
 		}
