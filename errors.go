@@ -22,8 +22,8 @@ import (
 // Errors to test for with errors.Is.
 var (
 	// ErrServerClosed is returned by Serve and its variants after Shutdown or Close, and is the cause of a request context that Shutdown or
-	// Close has ended.
-	ErrServerClosed = errors.New("filo: server closed")
+	// Close has ended. For programs that were written for net/http, errors.Is also reports that it is http.ErrServerClosed.
+	ErrServerClosed error = serverClosed{}
 	// ErrClientGone is the cause of a request context that ended because the client closed the connection.
 	ErrClientGone = requestctx.ErrClientGone
 	// ErrAbort makes the server close the connection without an answer or a log record, if a handler returns it or panics with it.
@@ -46,6 +46,15 @@ var (
 	// logs such errors only if LogAllErrors is set, since logging would add load.
 	ErrBusy = errors.New("filo: too much to do at once")
 )
+
+// serverClosed is the type of ErrServerClosed.
+type serverClosed struct{}
+
+// Error implements error.
+func (serverClosed) Error() string { return "filo: server closed" }
+
+// Is reports whether target is http.ErrServerClosed, which is known by its text, so that filo needn't import net/http.
+func (serverClosed) Is(target error) bool { return target.Error() == "http: Server closed" }
 
 // HTTPError is an error with a status, which the server's ErrorHandler turns into a response. Handlers return HTTPErrors, and so do filo's
 // own methods, for example for a body over its limit. The server answers a malformed request itself, without the ErrorHandler. Type, Title,

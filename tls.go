@@ -80,12 +80,13 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return certificate, nil
 }
 
-// protocols returns the protocols that a TLS configuration with these NextProtos offers: those that the program names, or else all protocols
-// that the server supports. If HTTP/2 is disabled, it leaves h2 out, since a client that is offered h2 would use it.
+// protocols returns the protocols that a TLS configuration with these NextProtos offers: those that the program names, and all protocols that the
+// server supports if the program names none of these. A list may name only "acme-tls/1", as net/http completes the list. If HTTP/2 is disabled,
+// it leaves h2 out, since a client that is offered h2 would use it.
 func (s *Server) protocols(configured []string) []string {
 	offered := configured
-	if len(offered) == 0 {
-		offered = []string{"h2", "http/1.1"}
+	if !slices.Contains(offered, "h2") && !slices.Contains(offered, "http/1.1") {
+		offered = append(slices.Clone(offered), "h2", "http/1.1")
 	}
 	if s.HTTP2.Disabled {
 		offered = slices.DeleteFunc(slices.Clone(offered), func(protocol string) bool { return protocol == "h2" })

@@ -15,7 +15,7 @@ import (
 type requestBody struct {
 	exchange *exchange
 	closed   bool         // guarded by exchange.mu
-	trailer  *http.Header // the request's Trailer, to be filled after a body of unknown length; guarded by exchange.mu
+	trailer  *http.Header // the request's Trailer, to be filled after the body; guarded by exchange.mu
 	// duplex reads the body over HTTP/2, even while other goroutines write; it is nil over HTTP/1.1. The field taken says that the first Read
 	// has asked for duplex. Both are guarded by exchange.mu.
 	duplex hooks.Duplex
@@ -84,7 +84,7 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// takeTrailerLocked adds the trailer fields to the request. As in net/http it leaves out fields that weren't announced.
+// takeTrailerLocked adds the trailer fields to the request. It leaves out fields that weren't announced, as net/http does over HTTP/2.
 func (b *requestBody) takeTrailerLocked() {
 	if b.trailer == nil || *b.trailer == nil {
 		return

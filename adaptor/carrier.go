@@ -36,6 +36,9 @@ type carrier struct {
 	outer   *exchange // the exchange from which the request comes, if filo received it; nil if another server did
 	around  *exchange // the exchange of the outer request, if this request is a part of one: see Join; otherwise nil
 	body    io.Reader // nil if there is none
+	// proxy is the address for the Ctx if middleware.RealIP has found the request's RemoteAddr by asking this proxy; otherwise nil. The Ctx needs
+	// it to find the client again, and the client's scheme.
+	proxy net.Addr
 	// If middleware has parsed a form, its body has formLength bytes, and files are the files in it.
 	formLength int64
 	files      []*formFile
@@ -386,6 +389,9 @@ func (t *carrier) LocalAddr() net.Addr {
 
 // RemoteAddr implements hooks.Transport. Middleware may have set r.RemoteAddr to a text that isn't an address and a port.
 func (t *carrier) RemoteAddr() net.Addr {
+	if t.proxy != nil {
+		return t.proxy
+	}
 	text := t.r.RemoteAddr
 	if address, err := netip.ParseAddrPort(text); err == nil {
 		return net.TCPAddrFromAddrPort(address)

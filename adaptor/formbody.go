@@ -17,7 +17,7 @@ func (t *carrier) setBody() (length int64) {
 		return 0
 	case parsedForm(r) && t.setForm():
 		return t.formLength
-	case r.ContentLength > 0 && asReceived(r.Body):
+	case r.ContentLength > 0 && (asReceived(r.Body) || inMemory(r.Body) == r.ContentLength):
 		t.body = io.LimitReader(r.Body, r.ContentLength)
 		return r.ContentLength
 	default:
@@ -37,6 +37,23 @@ func asReceived(body io.ReadCloser) bool {
 		return true
 	}
 	return false
+}
+
+// inMemory returns the length of a body that http.NewRequest or httptest.NewRequest has made of a reader with a known length, otherwise -1.
+func inMemory(body io.ReadCloser) int64 {
+	v := reflect.ValueOf(body)
+	switch v.Type() {
+	case reflect.TypeOf(io.NopCloser(struct{ io.Reader }{})), reflect.TypeOf(io.NopCloser((*strings.Reader)(nil))):
+		switch r := v.Field(0).Interface().(type) {
+		case *strings.Reader:
+			return int64(r.Len())
+		case *bytes.Reader:
+			return int64(r.Len())
+		case *bytes.Buffer:
+			return int64(r.Len())
+		}
+	}
+	return -1
 }
 
 // parsedForm reports whether middleware has parsed a form out of the request's body. The handlers of net/http find the form in the request.

@@ -19,6 +19,8 @@ type exchange struct {
 	// server is the server that received the request.
 	server *filo.Server
 	local  net.Addr // nil until asked for; guarded by mu
+	// proxy is the connection's remote end if the request's RemoteAddr is another address, which middleware.RealIP has found; otherwise nil.
+	proxy net.Addr
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // Fail was called; guarded by mu
@@ -39,7 +41,8 @@ type exchange struct {
 }
 
 // FromHTTP returns a handler that runs a net/http handler. The request's PathValues are filo's path parameters, and its Pattern
-// is the route.
+// is the route. If middleware.RealIP runs before, RemoteAddr is the client's address, with the port 0 if a proxy has named it, and Host is the
+// host that the client has asked for.
 func FromHTTP(h http.Handler) filo.Handler {
 	if h == nil {
 		panic("adaptor: FromHTTP with a nil handler")

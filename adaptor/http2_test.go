@@ -138,3 +138,31 @@ func TestHTTP2CloseEndsRead(t *testing.T) {
 		t.Errorf("%q, %v", answer, err)
 	}
 }
+
+// Over HTTP/2 a request may have a trailer behind a body of known length, and a body of unknown length has no Transfer-Encoding.
+func TestHTTP2RequestTrailer(t *testing.T) {
+	url, client := startHTTP2(t, func(w http.ResponseWriter, r *http.Request) {
+		before := fmt.Sprint(r.Trailer)
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%q %v %d %v %s %v %v", body, err, r.ContentLength, r.TransferEncoding, before, r.Trailer, r.Header["Trailer"])
+	})
+	for length, want := range map[int64]string{
+		5:  `"hello" <nil> 5 [] map[X-Sum:[]] map[X-Sum:[7]] []`,
+		-1: `"hello" <nil> -1 [] map[X-Sum:[]] map[X-Sum:[7]] []`,
+	} {
+		request, err := http.NewRequest("POST", url, io.NopCloser(strings.NewReader("hello")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength, request.Trailer = length, http.Header{"X-Sum": {"7"}}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || string(body) != want {
+			t.Errorf("length %d: got %s, %v, want %s", length, body, err, want)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/inside"
 	"github.com/filohttp/filo/internal/syntax"
 )
@@ -32,14 +33,23 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	r.ProtoMajor, r.ProtoMinor, _ = http.ParseHTTPVersion(r.Proto)
 	r.Header = newHeader(&in.Header)
 	r.ContentLength, r.Close, r.TLS = in.ContentLength(), in.Close(), c.TLS()
-	r.RemoteAddr = addressText(c.RemoteAddr())
+	remote := c.RemoteAddr()
+	r.RemoteAddr = addressText(remote)
+	if view := asked.ViewOf(c); view != nil {
+		r.Host = string(view.Host(c))
+		if client := view.Client(c); client.IsValid() {
+			r.RemoteAddr, e.proxy = netip.AddrPortFrom(client, 0).String(), remote
+		}
+	}
 	r.Body = http.NoBody
 	if r.ContentLength != 0 {
 		r.Body = &e.body
 		e.body.exchange = e
 	}
-	if r.ContentLength < 0 {
+	if r.ContentLength < 0 && r.ProtoMajor == 1 {
 		r.TransferEncoding = []string{"chunked"}
+	}
+	if r.ContentLength < 0 || r.ContentLength > 0 && r.ProtoMajor > 1 { // only HTTP/1.1 has no trailer behind a body of known length
 		if r.Trailer, err = announcedTrailer(r.Header, inside.MaxHeaderFields(c)); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package adaptor
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/inside"
@@ -17,7 +18,7 @@ func ToHTTP(h filo.Handler) http.Handler {
 
 // ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger, Concurrency, Queue, limits
 // for sizes and bodies, Stats and Shutdown. net/http's server sets the time-outs and limits of connections, except for parked connections:
-// see the package's overview. The filo server needn't be serving. Its fields must no longer change.
+// see the package's overview. The request's Pattern is the route of the Ctx, and its PathValues are the parameters. The filo server needn't be serving. Its fields must no longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
 		panic("adaptor: ToHTTPServer with a server that has no handler")
@@ -26,9 +27,30 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 		t := newCarrier(w, r)
 		t.serve(s, func(c *filo.Ctx) error {
 			t.lendHeader(c)
+			lendPattern(c, r)
 			return s.Handler(c)
 		})
 	})
+}
+
+// lendPattern makes the pattern by which http.ServeMux has chosen the handler the route of c, and the request's PathValues its parameters. A router
+// that the handler calls sets its own.
+func lendPattern(c *filo.Ctx, r *http.Request) {
+	if r.Pattern == "" {
+		return
+	}
+	match := inside.Match(c)
+	match.Route = r.Pattern
+	var names []string
+	for _, part := range strings.Split(r.Pattern, "{")[1:] {
+		name, _, _ := strings.Cut(part, "}")
+		name, _, _ = strings.Cut(strings.TrimSuffix(name, "..."), ":") // a route of filo may have a constraint
+		if name != "$" {
+			names = append(names, name)
+			match.Append([]byte(r.PathValue(name)))
+		}
+	}
+	match.SetNames(names)
 }
 
 // Middleware turns net/http middleware into filo middleware. The Ctx of next shows the middleware's changes to the request: method, path,
@@ -76,6 +98,9 @@ func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := newCarrier(w, r)
+	if e.sent != nil && r.RemoteAddr == e.sent.remote {
+		t.proxy = e.proxy
+	}
 	t.serve(e.server, func(c *filo.Ctx) error {
 		t.lendHeader(c)
 		e.lend(c)

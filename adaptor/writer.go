@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/http1"
 )
 
 const (
@@ -127,8 +128,8 @@ func (w *responseWriter) writeHeaderLocked(status int) {
 		}
 		return
 	case h.Has("Content-Length"):
-		n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
-		if err != nil || n < 0 {
+		n, ok := http1.ParseLength([]byte(h.Get("Content-Length")))
+		if !ok {
 			w.complain("invalid Content-Length")
 			h.Del("Content-Length")
 			break

@@ -77,6 +77,15 @@ func (r *realIP) client(c *filo.Ctx, address netip.Addr) netip.Addr {
 	return r.forwarded(c, address).client
 }
 
+// Client implements asked.View.
+func (*realIP) Client(c *filo.Ctx) netip.Addr {
+	address, trusted := peer(c)
+	if client := trusted.client(c, address); client != address {
+		return client
+	}
+	return netip.Addr{}
+}
+
 // Scheme returns the scheme that the client used, "http" or "https": the connection's scheme, or, with RealIP, TrustProto and a trusted
 // proxy, the scheme that the proxy names. Unlike the result of URI.Scheme, a client can't choose this result.
 func Scheme(c *filo.Ctx) string { return asked.Scheme(c) }

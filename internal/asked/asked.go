@@ -4,14 +4,17 @@ package asked
 
 import (
 	"bytes"
+	"net/netip"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/internal/syntax"
 )
 
-// View says which scheme and host the client has asked for. middleware.RealIP attaches it to requests. If a trusted proxy has forwarded a request,
-// the connection and the Host field don't show what the client has asked for.
+// View says who the client is, and which scheme and host it has asked for. middleware.RealIP attaches it to requests. If a trusted proxy has
+// forwarded a request, the connection and the Host field don't show that.
 type View interface {
+	// Client returns the address of the client, or an invalid address if the client is the connection's remote end.
+	Client(c *filo.Ctx) netip.Addr
 	Scheme(c *filo.Ctx) string
 	// Host returns bytes that are borrowed until the handler returns.
 	Host(c *filo.Ctx) []byte

@@ -46,6 +46,39 @@ func TestNoHTTP2OverTLS(t *testing.T) {
 	}
 }
 
+// A list of protocols that names none for HTTP, such as the list of an ACME client, is completed. GetConfigForClient may also return such a list.
+func TestProtocolsCompleted(t *testing.T) {
+	plain := &tls.Config{Certificates: []tls.Certificate{filotest.Certificate()}, NextProtos: []string{"acme-tls/1"}}
+	chosen := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return plain, nil }}
+	for _, config := range []*tls.Config{plain, chosen} {
+		for _, disabled := range []bool{false, true} {
+			s := &filo.Server{Handler: filotest.NewGate().Handle, TLSConfig: config, HTTP2: filo.HTTP2Options{Disabled: disabled}}
+			address := filotest.Listening(t, func(address string) error { return s.ListenAndServeTLS(address, "", "") })
+			web := "h2"
+			if disabled {
+				web = "http/1.1"
+			}
+			for want, offered := range map[string][]string{web: {"h2", "http/1.1"}, "acme-tls/1": {"acme-tls/1"}} {
+				client := filotest.ClientTLS()
+				client.NextProtos = offered
+				conn, err := tls.Dial("tcp", address, client)
+				if err != nil {
+					t.Errorf("%q, HTTP/2 disabled %v: %v", offered, disabled, err)
+					continue
+				}
+				if got := conn.ConnectionState().NegotiatedProtocol; got != want {
+					t.Errorf("%q, HTTP/2 disabled %v: negotiated %q, want %q", offered, disabled, got, want)
+				}
+				conn.Close()
+			}
+			s.Close()
+		}
+	}
+	if len(plain.NextProtos) != 1 {
+		t.Errorf("the user's configuration was changed to %q", plain.NextProtos)
+	}
+}
+
 // HTTP2.Disabled also removes "h2" from configurations that GetConfigForClient returns. A client that supports both protocols gets its answer
 // over HTTP/1.1.
 func TestNoHTTP2ByGetConfigForClient(t *testing.T) {

@@ -1,0 +1,86 @@
+package adaptor_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/router"
+)
+
+// A handler of filo sees the path values and the pattern of http.ServeMux. A router replaces them by its own.
+func TestToHTTPPathValues(t *testing.T) {
+	show := func(c *filo.Ctx) error {
+		return c.Text(200, fmt.Sprint(c.Param("id"), " ", c.Param("path"), " ", c.Route()))
+	}
+	r := router.New()
+	r.GET("/routed/{path...}", show)
+	mux := http.NewServeMux()
+	mux.Handle("GET /users/{id}/{path...}", adaptor.ToHTTP(show))
+	mux.Handle("GET /home/{$}", adaptor.ToHTTP(show))
+	mux.Handle("/routed/{id}/", adaptor.ToHTTP(r.Serve))
+	for path, want := range map[string]string{
+		"/users/a%2Fb/c/d": "a/b c/d GET /users/{id}/{path...}",
+		"/home/":           "  GET /home/{$}",
+		"/routed/1/2":      " 1/2 GET /routed/{path...}",
+	} {
+		recorder := httptest.NewRecorder()
+		mux.ServeHTTP(recorder, httptest.NewRequest("GET", path, nil))
+		if got := recorder.Body.String(); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+// The bodies that httptest.NewRequest makes of readers in memory have a length.
+func TestToHTTPLengthInMemory(t *testing.T) {
+	h := adaptor.ToHTTP(func(c *filo.Ctx) error {
+		body, err := c.Body()
+		return c.Text(200, fmt.Sprint(c.Request.ContentLength(), " ", c.Request.Header.Get("Transfer-Encoding"), " ", string(body), " ", err))
+	})
+	for _, body := range []io.Reader{strings.NewReader("hello"), bytes.NewReader([]byte("hello")), bytes.NewBufferString("hello")} {
+		recorder := httptest.NewRecorder()
+		h.ServeHTTP(recorder, httptest.NewRequest("POST", "/", body))
+		if got := recorder.Body.String(); got != "5  hello <nil>" {
+			t.Errorf("%T: got %q", body, got)
+		}
+	}
+	// Middleware that has replaced the body, and not the length.
+	request := httptest.NewRequest("POST", "/", strings.NewReader("hello"))
+	request.Body = io.NopCloser(strings.NewReader("hello, world"))
+	recorder := httptest.NewRecorder()
+	h.ServeHTTP(recorder, request)
+	if got := recorder.Body.String(); got != "-1 chunked hello, world <nil>" {
+		t.Errorf("replaced: got %q", got)
+	}
+}
+
+// A program that was written for net/http recognizes the end of Serve.
+func TestErrServerClosed(t *testing.T) {
+	if !errors.Is(filo.ErrServerClosed, http.ErrServerClosed) || errors.Is(filo.ErrServerClosed, http.ErrHandlerTimeout) {
+		t.Error("filo.ErrServerClosed isn't http.ErrServerClosed")
+	}
+}
+
+// A Content-Length with a sign isn't a length.
+func TestContentLengthWithSign(t *testing.T) {
+	var log strings.Builder
+	h := adaptor.FromHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "+3")
+		io.WriteString(w, "hello")
+	}))
+	recorder := httptest.NewRecorder()
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	adaptor.ToHTTPServer(&filo.Server{Handler: h, Logger: logger}).ServeHTTP(recorder, httptest.NewRequest("GET", "/", nil))
+	if recorder.Body.String() != "hello" || !strings.Contains(log.String(), "invalid Content-Length") {
+		t.Errorf("got %q, the log is %q", recorder.Body, log.String())
+	}
+}
