@@ -216,8 +216,8 @@ type Server struct {
 	// Renderer renders documents for Ctx.Render. Package templates provides one for html/template.
 	Renderer Renderer
 
-	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos
-	// names neither "h2" nor "http/1.1", clients are offered both as well; the same holds for the configurations that GetConfigForClient returns.
+	// TLSConfig is used by ListenAndServeTLS, ServeTLS, RunTLS and RunListenerTLS, which clone it. If NextProtos names
+	// neither "h2" nor "http/1.1", clients are offered both as well; the same holds for the configurations that GetConfigForClient returns.
 	//
 	// GetConfigForClient is also called for requests whose host differs from the server name in their connection's handshake. Its
 	// ClientHelloInfo then has no Context, and only the addresses of its Conn can be used. If it demands another client certificate for the

@@ -18,7 +18,8 @@ func ToHTTP(h filo.Handler) http.Handler {
 
 // ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger, Concurrency, Queue, limits
 // for sizes and bodies, Stats and Shutdown. net/http's server sets the time-outs and limits of connections, except for parked connections:
-// see the package's overview. The request's Pattern is the route of the Ctx, and its PathValues are the parameters. The filo server needn't be serving. Its fields must no longer change.
+// see the package's overview. The request's Pattern is the route of the Ctx, and its PathValues are the parameters. The filo server needn't
+// be serving. Its fields must no longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
 		panic("adaptor: ToHTTPServer with a server that has no handler")
