@@ -3,6 +3,8 @@ package adaptor
 import (
 	"context"
 	"net/http"
+
+	"github.com/filohttp/filo/internal/asked"
 )
 
 // standIn is the value of http.ServerContextKey. Some handlers, such as httputil.ReverseProxy, check that the context has a
@@ -24,6 +26,10 @@ func (r *requestContext) Value(key any) any {
 		return &standIn
 	case http.LocalAddrContextKey:
 		return r.exchange.localAddr()
+	case asked.ReceivedKey{}:
+		if received := &r.exchange.received; received.RemoteAddr != "" {
+			return received
+		}
 	}
 	return r.Context.Value(key)
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/filohttp/filo"
+	"github.com/filohttp/filo/internal/asked"
 )
 
 // exchange is one request that a handler of net/http answers. Handlers may keep an exchange, and use it from several goroutines.
@@ -21,6 +22,8 @@ type exchange struct {
 	local  net.Addr // nil until asked for; guarded by mu
 	// proxy is the connection's remote end if the request's RemoteAddr is another address, which middleware.RealIP has found; otherwise nil.
 	proxy net.Addr
+	// received is set if middleware.RealIP has run; the request's Host and RemoteAddr may be others then.
+	received asked.Received
 	// returned is the error from the rest of filo's chain, if Middleware runs it, or the error passed to Fail; guarded by mu.
 	returned error
 	failed   bool // Fail was called; guarded by mu

@@ -36,6 +36,7 @@ func newRequest(c *filo.Ctx, e *exchange) (*http.Request, error) {
 	remote := c.RemoteAddr()
 	r.RemoteAddr = addressText(remote)
 	if view := asked.ViewOf(c); view != nil {
+		e.received = asked.Received{Host: r.Host, RemoteAddr: r.RemoteAddr}
 		r.Host = string(view.Host(c))
 		if client := view.Client(c); client.IsValid() {
 			r.RemoteAddr, e.proxy = netip.AddrPortFrom(client, 0).String(), remote

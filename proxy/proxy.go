@@ -89,6 +89,7 @@ import (
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/asked"
 	"github.com/filohttp/filo/internal/setup"
 	"github.com/filohttp/filo/internal/syntax"
 )
@@ -286,6 +287,9 @@ func (p *Proxy) Serve(c *filo.Ctx) error {
 
 // serveHTTP is the proxy as a handler of net/http.
 func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if received, ok := r.Context().Value(asked.ReceivedKey{}).(*asked.Received); ok {
+		r.Host, r.RemoteAddr = received.Host, received.RemoteAddr // TrustedProxies is about the connection, also behind RealIP
+	}
 	p.limitUpgrades(r)
 	a, reverse := &answer{w, p, r}, p.reverse
 	reverse.ModifyResponse = a.modify

@@ -181,6 +181,7 @@ func TestForwarded(t *testing.T) {
 	forged := []string{"X-Forwarded-For", "6.6.6.6", "x-forwarded-host", "evil", "X-Forwarded-Proto", "https", "X-Forwarded-Port", "666",
 		"Forwarded", "for=6.6.6.6", "X-Real-IP", "6.6.6.6", "X-Forwarded-For", "7.7.7.7"}
 	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	realIP := middleware.RealIP(middleware.RealIPOptions{TrustedProxies: local, TrustHost: true, TrustProto: true})
 	for _, test := range []struct {
 		name    string
 		options proxy.Options
@@ -195,21 +196,28 @@ func TestForwarded(t *testing.T) {
 		{"Forwarded is added to", proxy.Options{Forwarded: true, TrustedProxies: local},
 			`["6.6.6.6, 7.7.7.7, 127.0.0.1"] ["evil"] ["https"] ["666"] ["for=6.6.6.6, for=127.0.0.1;host=\"HOST\";proto=http"] [] BACK`},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			test.options.Upstreams = []string{show}
-			f := newFront(t, test.options)
-			want := strings.NewReplacer("HOST", f.addr, "BACK", strings.TrimPrefix(show, "http://")).Replace(test.want)
-			// Nor can a client remove the proxy's own fields by naming them in Connection.
-			for _, connection := range []string{"", "x-forwarded-for, X-FORWARDED-HOST,x-forwarded-proto , X-Forwarded-Port, forwarded, x-real-ip, host"} {
-				fields := slices.Clone(forged)
-				if connection != "" {
-					fields = append(fields, "Connection", connection)
+		// Behind middleware.RealIP, the same is passed on: the connection decides who is trusted.
+		for name, outer := range map[string]filo.Middleware{test.name: nil, test.name + ", behind RealIP": realIP} {
+			t.Run(name, func(t *testing.T) {
+				test.options.Upstreams = []string{show}
+				f := newFront(t, test.options)
+				if outer != nil {
+					f.addr = tcptest.Serve(t, &filo.Server{Handler: outer(f.proxy.Serve), Logger: quiet})
+					f.url = "http://" + f.addr
 				}
-				if _, body := f.do("GET", "/", "", fields...); body != want {
-					t.Errorf("Connection: %s: got  %s\nwant %s", connection, body, want)
+				want := strings.NewReplacer("HOST", f.addr, "BACK", strings.TrimPrefix(show, "http://")).Replace(test.want)
+				// Nor can a client remove the proxy's own fields by naming them in Connection.
+				for _, connection := range []string{"", "x-forwarded-for, X-FORWARDED-HOST,x-forwarded-proto , X-Forwarded-Port, forwarded, x-real-ip, host"} {
+					fields := slices.Clone(forged)
+					if connection != "" {
+						fields = append(fields, "Connection", connection)
+					}
+					if _, body := f.do("GET", "/", "", fields...); body != want {
+						t.Errorf("Connection: %s: got  %s\nwant %s", connection, body, want)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 

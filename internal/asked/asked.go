@@ -10,6 +10,13 @@ import (
 	"github.com/filohttp/filo/internal/syntax"
 )
 
+// Received has the host and the remote address of a request as the server has received it. Package adaptor gives requests of net/http what the View
+// says instead. The contexts of these requests have the value *Received with the key ReceivedKey{}.
+type Received struct{ Host, RemoteAddr string }
+
+// ReceivedKey is the key of a *Received in a context.
+type ReceivedKey struct{}
+
 // View says who the client is, and which scheme and host it has asked for. middleware.RealIP attaches it to requests. If a trusted proxy has
 // forwarded a request, the connection and the Host field don't show that.
 type View interface {
