@@ -20,10 +20,27 @@ func (t *carrier) setBody() (length int64) {
 	case r.ContentLength > 0 && (asReceived(r.Body) || inMemory(r.Body) == r.ContentLength):
 		t.body = io.LimitReader(r.Body, r.ContentLength)
 		return r.ContentLength
+	case r.ContentLength == 0:
+		return t.probeBody()
 	default:
 		t.body = r.Body
 		return -1
 	}
+}
+
+// probeBody finds out whether there is a body in spite of a ContentLength of 0. Middleware may have set a body without setting the length, or may
+// have wrapped the body of a request without one, as http.MaxBytesHandler does.
+func (t *carrier) probeBody() (length int64) {
+	first := make([]byte, 1)
+	switch n, err := io.ReadFull(t.r.Body, first); {
+	case n > 0:
+		t.body = io.MultiReader(bytes.NewReader(first), t.r.Body)
+	case err == io.EOF:
+		return 0
+	default:
+		t.body = t.r.Body // which repeats the error
+	}
+	return -1
 }
 
 // asReceived reports whether a body comes directly from a server. Middleware that decodes or replaces a body rarely changes ContentLength, so

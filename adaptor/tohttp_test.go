@@ -10,9 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/filohttp/filo"
 	"github.com/filohttp/filo/adaptor"
+	"github.com/filohttp/filo/internal/tcptest"
 	"github.com/filohttp/filo/router"
 )
 
@@ -82,5 +84,47 @@ func TestContentLengthWithSign(t *testing.T) {
 	adaptor.ToHTTPServer(&filo.Server{Handler: h, Logger: logger}).ServeHTTP(recorder, httptest.NewRequest("GET", "/", nil))
 	if recorder.Body.String() != "hello" || !strings.Contains(log.String(), "invalid Content-Length") {
 		t.Errorf("got %q, the log is %q", recorder.Body, log.String())
+	}
+}
+
+// A request without a body has none for filo either if middleware limits bodies, as http.MaxBytesHandler does. Nor has one of httptest with an
+// empty body. A body that middleware sets without a length is whole.
+func TestNoBody(t *testing.T) {
+	show := func(c *filo.Ctx) error {
+		body, err := c.Body()
+		if err != nil {
+			return err
+		}
+		return c.Text(200, fmt.Sprintf("%d %q", c.Request.ContentLength(), body))
+	}
+	limit := func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 100) }
+	set := func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Body = io.NopCloser(iotest.OneByteReader(strings.NewReader("set")))
+			h.ServeHTTP(w, r)
+		})
+	}
+	for name, test := range map[string]struct {
+		around func(http.Handler) http.Handler
+		want   string
+	}{"limited": {limit, `0 ""`}, "set": {set, `-1 "set"`}} {
+		outer := httptest.NewServer(test.around(adaptor.ToHTTP(show)))
+		defer outer.Close()
+		for where, url := range map[string]string{"ToHTTP": outer.URL, "Middleware": "http://" + tcptest.Serve(t, &filo.Server{Handler: adaptor.Middleware(test.around)(show)})} {
+			response, err := http.Get(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			if string(body) != test.want {
+				t.Errorf("%s, %s: %s", name, where, body)
+			}
+		}
+	}
+	w := httptest.NewRecorder()
+	adaptor.ToHTTP(show).ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader("")))
+	if got := w.Body.String(); got != `0 ""` {
+		t.Errorf("an empty body of httptest: %s", got)
 	}
 }
