@@ -15,8 +15,10 @@ func (t *carrier) setBody() (length int64) {
 	switch r := t.r; {
 	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 && asReceived(r.Body):
 		return 0
-	case parsedForm(r) && t.setForm():
+	case parsedForm(r) && t.r.MultipartForm != nil && t.setMultipart():
 		return t.formLength
+	case parsedForm(r) && t.r.MultipartForm == nil:
+		return t.setForm()
 	case r.ContentLength > 0 && (asReceived(r.Body) || inMemory(r.Body) == r.ContentLength):
 		t.body = io.LimitReader(r.Body, r.ContentLength)
 		return r.ContentLength
@@ -28,8 +30,8 @@ func (t *carrier) setBody() (length int64) {
 	}
 }
 
-// probeBody finds out whether there is a body in spite of a ContentLength of 0. Middleware may have set a body without setting the length, or may
-// have wrapped the body of a request without one, as http.MaxBytesHandler does.
+// probeBody finds out whether anything is left of the body, and returns 0 if not, otherwise -1. In spite of a ContentLength of 0, middleware may
+// have set a body. Or it has wrapped the body of a request without one, as http.MaxBytesHandler does.
 func (t *carrier) probeBody() (length int64) {
 	first := make([]byte, 1)
 	switch n, err := io.ReadFull(t.r.Body, first); {
@@ -85,21 +87,18 @@ func parsedForm(r *http.Request) bool {
 	return false
 }
 
-// setForm makes the body of the form that middleware has parsed, since the received body was read. The order of different names is lost. It
-// returns false if the form isn't whole.
-func (t *carrier) setForm() bool {
-	if t.r.MultipartForm != nil {
-		return t.setMultipart()
-	}
-	if n, err := t.r.Body.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-		return false // ParseForm has failed
+// setForm makes the body of the form that middleware has parsed, if the received body was read. Otherwise ParseForm has failed, or middleware
+// has set the body again. The order of different names is lost.
+func (t *carrier) setForm() (length int64) {
+	if t.probeBody() < 0 {
+		return -1
 	}
 	form := t.r.PostForm.Encode()
-	t.body, t.formLength = strings.NewReader(form), int64(len(form))
-	return true
+	t.body = strings.NewReader(form)
+	return int64(len(form))
 }
 
-// setMultipart is setForm for a multipart form.
+// setMultipart is setForm for a multipart form. It returns false if the form isn't whole.
 func (t *carrier) setMultipart() bool {
 	_, parameters, _ := mime.ParseMediaType(t.r.Header.Get("Content-Type"))
 	var text bytes.Buffer

@@ -18,8 +18,8 @@ func ToHTTP(h filo.Handler) http.Handler {
 
 // ToHTTPServer returns a net/http handler that runs the server's Handler, with the server's ErrorHandler, logger, Concurrency, Queue, limits
 // for sizes and bodies, Stats and Shutdown. net/http's server sets the time-outs and limits of connections, except for parked connections:
-// see the package's overview. The request's Pattern is the route of the Ctx, and its PathValues are the parameters. The filo server needn't
-// be serving. Its fields must no longer change.
+// see the package's overview. The request's PathValues are the parameters of the Ctx. The filo server needn't be serving. Its fields must no
+// longer change.
 func ToHTTPServer(s *filo.Server) http.Handler {
 	if s.Handler == nil {
 		panic("adaptor: ToHTTPServer with a server that has no handler")
@@ -28,20 +28,19 @@ func ToHTTPServer(s *filo.Server) http.Handler {
 		t := newCarrier(w, r)
 		t.serve(s, func(c *filo.Ctx) error {
 			t.lendHeader(c)
-			lendPattern(c, r)
+			lendPathValues(c, r)
 			return s.Handler(c)
 		})
 	})
 }
 
-// lendPattern makes the pattern by which http.ServeMux has chosen the handler the route of c, and the request's PathValues its parameters. A router
-// that the handler calls sets its own.
-func lendPattern(c *filo.Ctx, r *http.Request) {
+// lendPathValues makes the values of the pattern by which http.ServeMux has chosen the handler parameters of c. The pattern doesn't become c's
+// route: package static would cut it from the path, and http.StripPrefix may have done that.
+func lendPathValues(c *filo.Ctx, r *http.Request) {
 	if r.Pattern == "" {
 		return
 	}
 	match := inside.Match(c)
-	match.Route = r.Pattern
 	var names []string
 	for _, part := range strings.Split(r.Pattern, "{")[1:] {
 		name, _, _ := strings.Cut(part, "}")

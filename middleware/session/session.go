@@ -230,7 +230,7 @@ func (s *Session) Set(key, value string) {
 
 // Delete removes a key and its value.
 func (s *Session) Delete(key string) {
-	if s.Has(key) {
+	if s.Has(key) || s.unknown != nil {
 		delete(s.content.Values, key)
 		s.change(key)
 	}
@@ -387,7 +387,7 @@ func (s *Session) unsaved() bool {
 
 // altered reports whether a session that isn't destroyed has changes, other than of its expiry.
 func (s *Session) altered() bool {
-	return len(s.changed) > 0 || s.record.Version > 0 && (s.renewed || s.cleared)
+	return len(s.changed) > 0 || s.record.Version > 0 && (s.renewed || s.cleared) || s.unknown != nil && s.cleared
 }
 
 // save writes the request's changes to the store, and sets the cookie if the cookie must change. The session doesn't store a Ctx, so the
@@ -417,12 +417,14 @@ func (s *Session) save(c *filo.Ctx) (err error) {
 }
 
 func (s *Session) remove(c *filo.Ctx) error {
+	if s.manager.Store != nil {
+		if err := s.end(c, time.Now()); err != nil {
+			return err // the client keeps its cookie, so that it can try again
+		}
+	}
 	cookie := s.manager.cookie
 	cookie.Value, cookie.MaxAge = "", -1
 	err := s.setCookie(c, &cookie)
-	if s.manager.Store != nil {
-		err = errors.Join(s.end(c, time.Now()), err)
-	}
 	s.record, s.id, s.destroyed, s.another, s.cleared = Record{}, "", false, false, false
 	s.content = contents{Created: time.Now().Unix()}
 	return err

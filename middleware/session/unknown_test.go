@@ -41,6 +41,10 @@ func TestEndOfUnknownSession(t *testing.T) {
 				s.Destroy()
 			case "/set":
 				s.Set("cart", "book")
+			case "/clear":
+				s.Clear()
+			case "/delete":
+				s.Delete("user")
 			case "/another":
 				s.Destroy()
 				s.Set("user", "bob")
@@ -62,6 +66,8 @@ func TestEndOfUnknownSession(t *testing.T) {
 			{1, "/", 200, "user "},
 			{1, "/set", 500, ""},
 			{2, "/set", 500, ""},
+			{1, "/clear", 500, ""},
+			{1, "/delete", 500, ""},
 			{2, path, 500, ""},
 			{0, "/", 200, "user ann"},
 			{1, path, 200, ""},
@@ -71,6 +77,9 @@ func TestEndOfUnknownSession(t *testing.T) {
 			got := s.Do(t, "GET "+test.path, "Cookie: "+ann)
 			if got.Status != test.status || test.body != "" && got.Body != test.body {
 				t.Errorf("%s after %d failures, for %s: %d %q, want %d %q", test.path, test.fail, path, got.Status, got.Body, test.status, test.body)
+			}
+			if got.Status == 500 && got.Header.Get("Set-Cookie") != "" {
+				t.Errorf("%s fails, and changes the cookie: %q", test.path, got.Header.Get("Set-Cookie"))
 			}
 			if test.path == "/logout" && test.status == 200 && !strings.Contains(got.Header.Get("Set-Cookie"), "Max-Age=0") {
 				t.Errorf("the cookie stays: %q", got.Header.Get("Set-Cookie"))
