@@ -599,9 +599,9 @@ func (d *blockingParked) next(int) (parkedStep, Wake) {
 	return parkedWait, 0
 }
 
-// enter implements parkable. It waits for a place.
+// enter implements parkable. It waits for a place, unless the connection is about to end.
 func (d *blockingParked) enter() bool {
-	for !d.takePlace() {
+	for !d.asked.Load() && d.out.Err() == nil && !d.takePlace() {
 		again := make(chan struct{})
 		d.placeLater(func() { close(again) })
 		<-again

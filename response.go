@@ -158,7 +158,8 @@ func (r *Response) SetBodyStream(stream io.Reader, size int64) {
 
 // Write appends a copy of p to the body; it never fails. Use it for small bodies that are built piece by piece, and Ctx.Stream for larger
 // ones. The first Write to an empty body sets the Content-Type "text/plain; charset=utf-8" unless the handler has set one, since browsers
-// would guess a type, such as HTML. SetBody and the other methods that set a body set no type.
+// would guess a type, such as HTML. The type stays if another body replaces these bytes. SetBody and the other methods that set a body set no
+// type.
 func (r *Response) Write(p []byte) (int, error) {
 	r.toBuffer(len(p))
 	r.buffer = append(r.buffer, p...)

@@ -322,7 +322,8 @@ func (c *Ctx) copyBody() error {
 	}
 	if size > copiedBody {
 		if part, ok := filepart.Of(r.stream); ok && size <= part.Size {
-			if c.Request.multipart == nil && len(r.wraps) == 0 { // otherwise the file may be the form's, or a layer may read the body
+			// The file may belong to the form or to the reader of SetBodyReader, and a layer may read the body.
+			if c.Request.multipart == nil && c.Request.replaced == nil && len(r.wraps) == 0 {
 				c.endBodyEarly()
 			}
 			if done, err := c.sendFile(part, size); done || err != nil {

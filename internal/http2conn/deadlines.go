@@ -81,7 +81,7 @@ const busyTime = time.Second
 // busyTime, so that a client that always has input waiting can't evade its deadlines.
 func (h *Conn) LookBusy(t *Turn, now clock.Time) {
 	switch {
-	case h.busySince == 0:
+	case h.busySince == 0, now.Sub(h.busySince) >= 2*busyTime: // turns end much more often, unless the process was paused
 		h.busySince = now
 	case now.Sub(h.busySince) >= busyTime:
 		h.busySince = now

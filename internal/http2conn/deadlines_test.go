@@ -134,6 +134,12 @@ func TestLookBusy(t *testing.T) {
 		s := c.await(awaitsWindow)
 		start := shared.Clock.Exact()
 		until := s.awaitsUntil()
+		c.LookBusy(c.t, start)
+		time.Sleep(until.Sub(start) + time.Hour) // the process is paused, and input waits
+		if c.LookBusy(c.t, shared.Clock.Exact()); s.state.Over() {
+			t.Error("the stream has ended before the input was used")
+		}
+		until = shared.Clock.Exact()
 		for !s.state.Over() {
 			now := shared.Clock.Exact()
 			if now.Sub(until) > 2*busyTime {

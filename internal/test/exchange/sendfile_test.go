@@ -286,3 +286,25 @@ func TestEmbeddedFilesAreRead(t *testing.T) {
 		}
 	})
 }
+
+// A body reader that SetBodyReader has set is closed after the answer, which may be the same file.
+func TestBodyReaderIsAnswer(t *testing.T) {
+	const size = 100_000
+	path := filepath.Join(t.TempDir(), "spool")
+	s := filotest.Serve(t, &filo.Server{Handler: func(c *filo.Ctx) error {
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		c.Request.SetBodyReader(f)
+		f.WriteString(strings.Repeat("x", size))
+		f.Seek(0, io.SeekStart)
+		c.Response.SetBodyStream(io.NewSectionReader(f, 0, size), size)
+		return nil
+	}})
+	client := s.Dial(t)
+	for range 2 {
+		client.Get("/")
+		client.Want(200, strings.Repeat("x", size), false)
+	}
+}
