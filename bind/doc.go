@@ -102,7 +102,8 @@
 //
 // Each FieldError has a code, by which clients and ErrorHandlers can translate its detail, and parameters for some:
 //
-//   - required, unknown, repeated (given twice), empty, misspelt (name: how it is written in JSON), name (of a map's member)
+//   - required, unknown, repeated (given twice), empty, misspelt (name: how it is written in JSON), name (of a map's member), nested (too
+//     deeply for the rules of lists)
 //   - string, boolean, float, integer (minimum, maximum), range (a number that is too large), duration, time (layout), base64, object,
 //     array, utf8: what the value must be
 //   - minimum, maxLength and so on: the tag of a rule, which is also the name of its parameter; an enum of more than 256 bytes is left out

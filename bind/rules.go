@@ -38,6 +38,14 @@ type listRule struct {
 // isRepeatedItem is the flaw of a list whose elements must differ.
 var isRepeatedItem = flaw{code: "uniqueItems", detail: "must not have anything twice"}
 
+// isNested is the flaw of a document whose lists are nested so deeply that checking their rules would take long.
+var isNested = flaw{code: "nested", detail: "is nested too deeply"}
+
+// maxRescans limits the work for the rules of lists. Rules read a list again after the walker has read it, so a byte is read once for each list
+// with rules around it. Reading costs 1 for each byte, and 5 if the elements must differ, since they are decoded then. The whole may cost 8 for
+// each byte of the document, and freeRescans besides.
+const maxRescans, freeRescans = 8, 1 << 20
+
 // number is a number as it was sent. Integers are compared as such, because a float64 can't hold all of them exactly.
 type number struct {
 	float   float64
@@ -233,6 +241,15 @@ func (w *walker) rules(r *rules, raw []byte, quoted bool) {
 		if wrong := r.ofJSON(raw); wrong.code != "" {
 			w.refuse(wrong)
 		}
+		return
+	}
+	cost := len(raw)
+	if r.unique {
+		cost *= 5
+	}
+	if w.rescanned += cost; w.rescanned > maxRescans*len(w.body)+freeRescans {
+		w.refuse(isNested)
+		w.full = true
 		return
 	}
 	var seen map[string]bool

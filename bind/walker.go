@@ -30,7 +30,9 @@ type walker struct {
 	present  bits // the required fields that the outermost object has
 	problems problems
 	refused  [][2]int // where in the body the values are that the type can't hold, as start and end
-	full     bool     // problems has reached its limit
+	full     bool     // problems has reached its limit, or nothing more is to be checked
+
+	rescanned int // what the rules of lists have cost: see maxRescans
 }
 
 // step is one step of the path to a value: the name of a member, or an index if the name is nil.
