@@ -30,7 +30,7 @@ type walker struct {
 	present  bits // the required fields that the outermost object has
 	problems problems
 	refused  [][2]int // where in the body the values are that the type can't hold, as start and end
-	full     bool     // problems has reached its limit, or nothing more is to be checked
+	full     bool     // problems has reached its limit, or the work has reached its limit
 
 	rescanned int // what the rules of lists have cost: see maxRescans
 }
