@@ -1,6 +1,8 @@
 package http2conn
 
 import (
+	"math"
+
 	"github.com/filohttp/filo/internal/field"
 	"github.com/filohttp/filo/internal/http2"
 	"github.com/filohttp/filo/internal/race"
@@ -97,7 +99,7 @@ func (s *Stream) sendWholeLocked(a *Answer) {
 	if a.Reused {
 		body = append([]byte(nil), body...)
 	}
-	s.whole = len(body)
+	s.whole = int32(min(len(body), math.MaxInt32))
 	s.setUnsentLocked(body, nil, false)
 	race.Enter(&s.sending, sendingRest) // in this state nothing is appended to unsent, which may lie in the program's memory
 	if a.Trailer != nil {

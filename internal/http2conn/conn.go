@@ -43,7 +43,6 @@ type Conn struct {
 	acks      http2.Acks
 	glitches  http2.Glitches
 	headSince clock.Time // since when a frame, a field block or the preface has been incomplete; 0: nothing is incomplete
-	busySince clock.Time // since when the owner has handled input without a wait, as LookBusy knows it; 0 if it has waited
 	leaveTime clock.Time // when LeaveSoon must be called at the latest; 0: no limit. Changed with mu held
 	reader    http2.Reader
 	encoder   http2.Encoder // see updateDue
@@ -78,6 +77,7 @@ type Conn struct {
 	counts     http2.Counts
 	sendWindow http2.SendWindow
 	recv       http2.ReceiveWindow
+	busySince  uint32        // since when the owner has handled input without a wait: see LookBusy; 0 if it has waited. Only the owner uses it
 	bodies     *atomic.Int64 // bytes of unread bodies: the connection's or, if MaxConnsPerIP is set, those of its client's address; nil before the first body
 	grown      int32         // the sum of the bytes by which the receive windows of open streams have grown
 	awaiting   int32         // how many streams wait for their client: see Stream.awaits

@@ -80,11 +80,12 @@ const busyTime = time.Second
 // LookBusy is called when a turn has ended although there may be more input. It does what Look does when the connection hasn't waited for
 // busyTime, so that a client that always has input waiting can't evade its deadlines.
 func (h *Conn) LookBusy(t *Turn, now clock.Time) {
-	switch {
-	case h.busySince == 0, now.Sub(h.busySince) >= 2*busyTime: // turns end much more often, unless the process was paused
-		h.busySince = now
-	case now.Sub(h.busySince) >= busyTime:
-		h.busySince = now
+	at := uint32(now/clock.Time(time.Millisecond)) | 1 // 4 bytes in each connection, and never 0; the difference is right after an overflow, too
+	switch since := time.Duration(at-h.busySince) * time.Millisecond; {
+	case h.busySince == 0, since >= 2*busyTime: // turns end much more often, unless the process was paused
+		h.busySince = at
+	case since >= busyTime:
+		h.busySince = at
 		h.Look(t, true)
 	}
 }

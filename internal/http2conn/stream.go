@@ -38,6 +38,7 @@ type Stream struct {
 	send     http2.SendWindow
 	recv     http2.ReceiveWindow
 	charged  int32 // see chargeLocked
+	whole    int32 // the size of the body that unsent is the rest of, which stays in memory until all of it is sent; 0 if unsent isn't such a rest
 	content  http2.Content
 	sender   http2.Sender[Stream]
 	body     http2.BodyQueue
@@ -53,7 +54,6 @@ type Stream struct {
 	readUntil          clock.Time     // the read deadline of a BodyReader or a parked stream, 0 for none; after the answer, the deadline of the rest of the body
 	unsent             []byte         // the bytes of the answer that wait for a window. They are never modified, since they may lie in the program's memory
 	buffer             *unsentBuffer  // the buffer that holds unsent; nil if it is elsewhere
-	whole              int            // the size of the body that unsent is the rest of, which stays in memory until all of it is sent; 0 if unsent isn't such a rest
 	tail               *[]byte        // the field block after the answer's content; nil for none
 	watcher            Watcher
 	writePace          pace.Pace // used by the handler's goroutine; once the handler has returned, guarded by mu
