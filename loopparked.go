@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"net"
-	"time"
 
 	"github.com/filohttp/filo/internal/admit"
 	"github.com/filohttp/filo/internal/class"
@@ -156,12 +155,7 @@ func (d *loopParked) enter() bool {
 		return true
 	}
 	p.leaveWorker()
-	waiting := &lc.server.parkedWaiting
-	wait := overloadedWait * time.Duration(1+waiting.Add(1)/overloadedCrowd)
-	time.AfterFunc(wait, func() {
-		waiting.Add(-1)
-		lc.Post()
-	})
+	p.placeLater(lc.Post)
 	return false
 }
 
@@ -177,13 +171,6 @@ func (a parkedAdmitter) giveWay(class *class.Class, places admit.Kinds) error {
 }
 
 func (parkedAdmitter) queueUp() error { return errBusy }
-
-const (
-	// overloadedWait is how long a parked connection waits before it asks for a place again. For every 64 connections that already wait
-	// (overloadedCrowd), the wait is 5 ms longer, so that asking doesn't keep the processors busy.
-	overloadedWait  = 5 * time.Millisecond
-	overloadedCrowd = 64
-)
 
 // end implements parkable.
 func (d *loopParked) end() {
