@@ -12,13 +12,19 @@ import (
 
 // setBody decides what the handler of filo reads as the body of t's request, and returns its length, or -1 if the length isn't known.
 func (t *carrier) setBody() (length int64) {
-	switch r := t.r; {
-	case r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 && asReceived(r.Body):
+	r := t.r
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 && asReceived(r.Body) {
 		return 0
-	case parsedForm(r) && t.r.MultipartForm != nil && t.setMultipart():
-		return t.formLength
-	case parsedForm(r) && t.r.MultipartForm == nil:
-		return t.setForm()
+	}
+	if parsedForm(r) {
+		if r.MultipartForm == nil {
+			return t.setForm()
+		}
+		if t.setMultipart() {
+			return t.formLength
+		}
+	}
+	switch {
 	case r.ContentLength > 0 && (asReceived(r.Body) || inMemory(r.Body) == r.ContentLength):
 		t.body = io.LimitReader(r.Body, r.ContentLength)
 		return r.ContentLength
@@ -77,6 +83,9 @@ func inMemory(body io.ReadCloser) int64 {
 
 // parsedForm reports whether middleware has parsed a form out of the request's body. The handlers of net/http find the form in the request.
 func parsedForm(r *http.Request) bool {
+	if len(r.PostForm) == 0 && r.MultipartForm == nil { // parsing the type costs much more
+		return false
+	}
 	switch kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind {
 	case "application/x-www-form-urlencoded":
 		return len(r.PostForm) > 0
