@@ -162,7 +162,7 @@ func (h *Conn) idleUntilLocked(now clock.Time) clock.Time {
 	if until == 0 || !h.prefaced || h.headSince == 0 || h.headSince >= until {
 		return until
 	}
-	if head := h.headSince.Deadline(h.shared.ReadHeader); head != 0 {
+	if head := h.headUntil(now); head != 0 {
 		return max(until, head)
 	}
 	return now.Deadline(h.shared.Idle)
