@@ -155,14 +155,23 @@ func TestHTTP2RequestTrailer(t *testing.T) {
 			t.Fatal(err)
 		}
 		request.ContentLength, request.Trailer = length, http.Header{"X-Sum": {"7"}}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || string(body) != want {
-			t.Errorf("length %d: got %s, %v, want %s", length, body, err, want)
+		if body := fetch(t, client, request); body != want {
+			t.Errorf("length %d: got %s, want %s", length, body, want)
 		}
 	}
+}
+
+// fetch sends a request, and returns the body of the answer.
+func fetch(t *testing.T, client *http.Client, request *http.Request) string {
+	t.Helper()
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }

@@ -57,14 +57,8 @@ func TestRealIP(t *testing.T) {
 		request.Header.Set("X-Forwarded-For", "203.0.113.9")
 		request.Header.Set("X-Forwarded-Host", "shop.example")
 		request.Header.Set("X-Forwarded-Proto", "https")
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		response.Body.Close()
-		if err != nil || string(body) != want {
-			t.Errorf("%s: got %q, %v, want %q", path, body, err, want)
+		if body := fetch(t, client, request); body != want {
+			t.Errorf("%s: got %q, want %q", path, body, want)
 		}
 	}
 }

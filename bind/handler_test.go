@@ -350,14 +350,7 @@ func TestHandlerRoutes(t *testing.T) {
 		}
 		server.Raw(t, strings.Replace(get("/list"), "GET", "POST", 1))
 	}
-	var got []string
-	for line := range strings.Lines(log.String()) {
-		if !strings.Contains(line, "bind: ") {
-			continue
-		}
-		_, route, _ := strings.Cut(line, " route=")
-		got = append(got, strings.TrimSpace(route))
-	}
+	got := log.warnings()
 	want := []string{
 		`"GET /named/{id}/{rest...}" wildcard=id input=bind_test.named`,
 		`"GET /named/{id}/{rest...}" wildcard=rest input=bind_test.named`,
@@ -403,13 +396,7 @@ func TestAllFormsOfGET(t *testing.T) {
 			server.Raw(t, request+" HTTP/1.1\r\nHost: a\r\n\r\n")
 		}
 	}
-	var got []string
-	for line := range strings.Lines(log.String()) {
-		if strings.Contains(line, "bind: ") {
-			_, route, _ := strings.Cut(line, " route=")
-			got = append(got, strings.TrimSpace(route))
-		}
-	}
+	got := log.warnings()
 	want := []string{`"GET /list" fields=Page input=bind_test.listed`, `"HEAD /head" fields=Page input=bind_test.listed`, `"GET /again" fields=Page input=bind_test.listed`}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q, in\n%s", got, want, log)
@@ -432,6 +419,17 @@ func (r *records) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
+}
+
+// warnings returns the records of package bind, each from its route on.
+func (r *records) warnings() (routes []string) {
+	for line := range strings.Lines(r.String()) {
+		if strings.Contains(line, "bind: ") {
+			_, route, _ := strings.Cut(line, " route=")
+			routes = append(routes, strings.TrimSpace(route))
+		}
+	}
+	return routes
 }
 
 func typedFor[In any](*filo.Ctx, In) (bind.NoContent, error) { return bind.NoContent{}, nil }
